@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/share.hpp"
+#include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::train {
@@ -198,6 +199,11 @@ reduce::ExchangeKind exchange_of(config::Wire wire) {
   throw Error("a wire that specs do not know");
 }
 
+nn::Network trained_part(const config::Config& config, const nn::Network& network) {
+  const auto last = nn::last_frozen(network, config.freeze);
+  return last ? nn::split_frozen(network, *last).trained : network;
+}
+
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int replicas) {
   const std::size_t most = even_share(config.batch, static_cast<std::size_t>(replicas), 0);
@@ -209,7 +215,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
                                               : exchange_of(config.comm.wire);
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.program.exchange_bytes =
-      reduce::exchange_bytes(spec.exchange, nn::numbers(spec.network),
+      reduce::exchange_bytes(spec.exchange, nn::numbers(trained_part(config, spec.network)),
                              static_cast<std::size_t>(replicas), spec.program.keeps_second_moments);
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;

@@ -164,7 +164,7 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
 using MakeExchange =
     std::function<std::unique_ptr<Exchange>(ExchangeSpec spec, const ExchangeParts& parts)>;
 
-/// Bytes of the device's memory that an exchange allocates, for a network of that many numbers on
+/// Bytes of the device's memory that an exchange allocates, for that many trained numbers on
 /// `world` ranks, whose rule has second moments or not: known before it is made, because plans for
 /// memory count it.
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,

@@ -45,6 +45,10 @@ model::Description describe_by_config(const model::CheckpointHeader& header,
 /// The network that the configuration names, for images of this data set.
 nn::Network make_network(const config::Config& config, const data::DataSetInfo& data);
 
+/// The part of it whose weights a training with this configuration changes: all, or what follows
+/// the frozen layers. Throws InputError when the network has no such layer.
+nn::Network trained_part(const config::Config& config, const nn::Network& network);
+
 /// How this data set's images enter a program of `rows` rows.
 backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
                                        std::size_t rows);

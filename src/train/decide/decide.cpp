@@ -54,8 +54,9 @@ Decided decide(const StartSetting& setting) {
       .backend = parse_choice<config::BackendChoice>(setting.backend.name(), "backend"),
       .data = setting.data.sets(),
       .all_reduce = all_reduce};
-  decisions.bucket_mb = choose_bucket_mb(
-      asked, reduction, two_level ? *two_level : setting.communicator, trainer.network);
+  decisions.bucket_mb =
+      choose_bucket_mb(asked, reduction, two_level ? *two_level : setting.communicator,
+                       trained_part(spec.config, trainer.network));
   decisions.winograd = choose_winograd(setting, trainer.network, trainer.program);
   decisions.recompute = trainer.program.recompute;
   trainer.program.winograd = decisions.winograd;

@@ -31,9 +31,9 @@ struct AllReduce {
 /// Throws InputError, on all ranks, where two levels are asked for and cannot be. Collective.
 AllReduce choose_all_reduce(const config::Config::Comm& asked, const ReductionSetting& setting);
 
-/// Decides comm.bucket-mb = 0: the size of the run that resumes on as many replicas; on GPUs 25; on
-/// one node 1; else from the measured cost of `communicator`'s all-reduces. Rank 0 logs it.
-/// Collective.
+/// Decides comm.bucket-mb = 0 for `network`, which is what is trained: the size of the run that
+/// resumes on as many replicas; on GPUs 25; on one node 1; else from the measured cost of
+/// `communicator`'s all-reduces. Rank 0 logs it. Collective.
 float choose_bucket_mb(const config::Config::Comm& asked, const ReductionSetting& setting,
                        comm::Communicator& communicator, const nn::Network& network);
 

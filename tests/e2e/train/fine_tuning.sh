@@ -73,6 +73,32 @@ run "${tuned[@]}" --freeze layer1 --recompute 3 --out again
   <(tensors kept/checkpoints/step-00000020.h5)
 verdict $? 'recompute gives the same bits next to frozen layers'
 
+# ---- with other exchanges, and within a limit of memory ------------------------------------------
+for exchange in 'comm.wire bf16' 'comm.wire int8' 'sync.every 3 --sync.group rank'; do
+  out=by_${exchange%% *}_${exchange##* }
+  with=("${tuned[@]}" --freeze layer2 --$exchange)
+  run ranks 2 "${with[@]}" --out $out
+  ((status == 0)) && tensors $out/checkpoints/step-00000020.h5 | paste - - >$out.tensors &&
+    cmp <(bits base.tensors "$frozen") <(bits $out.tensors "$frozen") &&
+    ! cmp -s <(bits layer2.tensors '"weights/layer3') <(bits $out.tensors '"weights/layer3')
+  verdict $? "--$exchange keeps the bits of what is frozen, and trains the rest in its own way"
+  run ranks 2 "${with[@]}" --out $out.cut --stop-after 7
+  ((status == 3)) && run ranks 2 "$LOCKSTEP" resume $out.cut
+  ((status == 0)) && cmp <(without_times $out) <(without_times $out.cut) &&
+    tensors $out.cut/checkpoints/step-00000020.h5 | paste - - | cmp $out.tensors -
+  verdict $? "--$exchange with frozen layers: a run that was stopped ends with the same bits"
+done
+limited=("${tuned[@]}" --freeze layer1 --recompute auto)
+run "${limited[@]}" --memory-limit 1000 --out limited
+least=$(sed -n 's/.* is too small: .* at least \([0-9]*\) bytes.*/\1/p' <<<"$said")
+((status == 2)) && [[ $least && ! -e limited ]] &&
+  run "${limited[@]}" --memory-limit $((least + 4194304)) --out limited
+peak=$(sed -n 's/.*"peak_resident_bytes": \([0-9]*\).*/\1/p' limited/summary.json)
+said+=$'\n'"$peak bytes at most, the limit is $least"
+((status == 0)) && ((peak && peak <= 105 * least / 100)) &&
+  cmp <(tensors limited/checkpoints/step-00000020.h5) <(tensors kept/checkpoints/step-00000020.h5)
+verdict $? 'a limit of memory holds next to frozen layers, and gives the same bits'
+
 # ---- bad options ---------------------------------------------------------------------------------
 refused() {  # refused LAW PATTERN OPTION...
   run "${train[@]}" --out other "${@:3}"

@@ -164,3 +164,22 @@ TEST_CASE("a factor of 0, and one of a backbone that is frozen, are errors", "[f
   CHECK_THROWS_WITH(given(frozen_toml("fc")), Contains("freeze") && Contains("backbone"));
   CHECK_NOTHROW(given(frozen_toml("layer1", "optim.backbone-lr-factor = 0.5")));
 }
+
+TEST_CASE("the memory of an exchange is counted for what is trained, not for frozen layers",
+          "[freeze][exchange][memory]") {
+  for (const char* exchange : {"comm.wire = \"bf16\"", "comm.wire = \"int8\"", "sync.every = 4"}) {
+    const auto counted = [&](const std::string& name) {
+      return make_trainer_spec(given(frozen_toml(name, exchange), 2), small_data(), 2);
+    };
+    for (const char* name : all_names) {
+      CAPTURE(exchange, name);
+      const TrainerSpec spec = counted(name);
+      const std::size_t arena = Tuned(frozen_toml(name)).layout().size;
+      // The arena is a little larger: its slices begin at whole lines of a cache.
+      const std::size_t most = reduce::exchange_bytes(spec.exchange, arena, 2);
+      CHECK(spec.program.exchange_bytes <= most);
+      CHECK(spec.program.exchange_bytes > most - most / 8);
+      CHECK(spec.program.exchange_bytes < counted("none").program.exchange_bytes);
+    }
+  }
+}

@@ -27,11 +27,11 @@ inline data::DataSetInfo small_data() {
 }
 
 /// With direct convolutions: the bounds are too narrow for the rounding of Winograd's algorithm.
-inline config::Config given(const std::string& toml) {
+inline config::Config given(const std::string& toml, int ranks = 1) {
   config::Config config;
   config::apply_toml(config, "batch = 3\nwinograd = \"false\"\n" + toml, "test");
   config.data.train = "rows";
-  config::resolve(config, 1);
+  config::resolve(config, ranks);
   return config;
 }
 
