@@ -168,10 +168,7 @@ ExchangeState Int8Exchange::save(comm::Control& control) const {
 }
 
 void Int8Exchange::load(const ExchangeState& state) {
-  require(state.size() == world(),
-          fmt::format("the state of the exchange '{}' is of {} ranks, and here are {}: continue "
-                      "with {} ranks, or begin a run with --init",
-                      name(), state.size(), world(), state.size()));
+  require_same_ranks(state.size(), world(), name());
   const auto mine = state.find(rank_key(rank()));
   require(mine != state.end() && unpack(vectors_, mine->second, errors()),
           fmt::format("the state of the exchange '{}' is of another network or other buckets "

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "reduce/packed_vectors.hpp"
 
@@ -13,8 +12,6 @@ using backend::Part;
 using backend::Vector;
 
 namespace {
-
-constexpr const char* steps_key = "steps";
 
 std::string group_key(int group) { return fmt::format("group-{}", group); }
 
@@ -184,11 +181,7 @@ ExchangeState LocalExchange::save(comm::Control& control) const {
 }
 
 void LocalExchange::load(const ExchangeState& state) {
-  const auto steps = state.find(steps_key);
-  const auto number =
-      steps == state.end() ? std::nullopt : whole_number<std::uint64_t>(steps->second);
-  require(number.has_value(), "the state of the exchange 'local' has no number of steps");
-  steps_ = *number;
+  steps_ = saved_steps(state, name());
   if (!differs()) return;
   const auto mine = state.find(group_key(how_.group));
   require(mine != state.end() && unpack(vectors_, mine->second, saved()),

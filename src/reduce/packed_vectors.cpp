@@ -1,7 +1,13 @@
 #include "reduce/packed_vectors.hpp"
 
+#include <fmt/core.h>
+
 #include <cstddef>
+#include <optional>
 #include <span>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::reduce {
 namespace {
@@ -33,6 +39,22 @@ bool unpack(backend::Vectors& vectors, std::string_view bytes,
     left = left.subspan(one.elements().bytes());
   }
   return true;
+}
+
+std::uint64_t saved_steps(const ExchangeState& state, const std::string& name) {
+  const auto steps = state.find(steps_key);
+  const auto number =
+      steps == state.end() ? std::nullopt : whole_number<std::uint64_t>(steps->second);
+  require(number.has_value(),
+          fmt::format("the state of the exchange '{}' has no number of steps", name));
+  return *number;
+}
+
+void require_same_ranks(std::size_t saved_by, std::size_t world, const std::string& name) {
+  require(saved_by == world,
+          fmt::format("the state of the exchange '{}' is of {} ranks, and here are {}: continue "
+                      "with {} ranks, or begin a run with --init",
+                      name, saved_by, world, saved_by));
 }
 
 }  // namespace lockstep::reduce

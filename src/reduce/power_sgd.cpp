@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "reduce/packed_vectors.hpp"
 
@@ -21,7 +20,7 @@ namespace {
 
 /// Buckets between the two hops of a bucket.
 constexpr std::size_t hops_apart = 2;
-constexpr const char *done_steps_key = "steps", *columns_key = "columns";
+constexpr const char* columns_key = "columns";
 
 std::string error_key(std::size_t rank) { return fmt::format("rank-{}", rank); }
 
@@ -212,7 +211,7 @@ ExchangeState PowerSgdExchange::save(comm::Control& control) const {
   const auto all = control.gather_at_root(mine, "the exchange's state");
   ExchangeState state;
   if (control.rank() != 0) return state;
-  state[done_steps_key] = std::to_string(steps_);
+  state[steps_key] = std::to_string(steps_);
   for (std::size_t r = 0; r < all.size(); ++r)
     if (!all[r].empty()) state[error_key(r)] = all[r];
   const std::string shared = has_state() ? packed(vectors_, columns()) : "";
@@ -221,18 +220,9 @@ ExchangeState PowerSgdExchange::save(comm::Control& control) const {
 }
 
 void PowerSgdExchange::load(const ExchangeState& state) {
-  const auto steps = state.find(done_steps_key);
-  const auto number =
-      steps == state.end() ? std::nullopt : whole_number<std::uint64_t>(steps->second);
-  require(number.has_value(),
-          fmt::format("the state of the exchange '{}' has no number of steps", name()));
-  steps_ = *number;
+  steps_ = saved_steps(state, name());
   if (!has_state() || errors().empty()) return;
-  const std::size_t saved_by = state.size() - 2;
-  require(saved_by == world(),
-          fmt::format("the state of the exchange '{}' is of {} ranks, and here are {}: continue "
-                      "with {} ranks, or begin a run with --init",
-                      name(), saved_by, world(), saved_by));
+  require_same_ranks(state.size() - 2, world(), name());
   const auto mine = state.find(error_key(rank())), shared = state.find(columns_key);
   require(mine != state.end() && shared != state.end() &&
               unpack(vectors_, shared->second, columns()) &&
