@@ -66,6 +66,13 @@ class WireFields {
   std::string_view left_;
 };
 
+/// Calls take(field) with each field of a message. Throws InputError as WireFields::next does.
+template <class Take>
+void each_field(std::string_view message, Take&& take) {
+  WireFields fields(message);
+  for (WireField field; fields.next(field);) take(field);
+}
+
 /// Appends a number as the wire has it.
 void put_varint(std::string& bytes, std::uint64_t value);
 

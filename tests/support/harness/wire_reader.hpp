@@ -22,9 +22,9 @@ class WireReader {
   };
 
   explicit WireReader(std::string_view message) {
-    WireFields fields(message);
-    for (WireField field; fields.next(field);)
+    each_field(message, [&](const WireField& field) {
       fields_.push_back({field.number, field.value, std::string(field.bytes)});
+    });
   }
 
   const std::vector<Field>& fields() const { return fields_; }

@@ -34,13 +34,6 @@ struct GraphNode {
   std::string_view message;
 };
 
-/// Calls `take` with each field of a message.
-template <class Take>
-void each_field(std::string_view message, Take&& take) {
-  WireFields fields(message);
-  for (WireField field; fields.next(field);) take(field);
-}
-
 /// The text or message of a field that is there once, or not at all.
 void take_once(const WireField& field, std::string_view& text) {
   require(text.empty(), fmt::format("its field {} is there twice", field.number));

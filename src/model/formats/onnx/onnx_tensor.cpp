@@ -61,12 +61,10 @@ void add_dimension(std::uint64_t extent, std::vector<std::size_t>& shape) {
 /// The name of the file in an `external_data` entry; "" in an entry that says something else.
 std::string_view other_file(std::string_view entry) {
   std::string_view key, value;
-  WireFields fields(entry);
-  for (WireField field; fields.next(field);)
-    if (field.number == onnx_note::key)
-      key = field.as_text();
-    else if (field.number == onnx_note::value)
-      value = field.as_text();
+  each_field(entry, [&](const WireField& field) {
+    if (field.number == onnx_note::key) key = field.as_text();
+    if (field.number == onnx_note::value) value = field.as_text();
+  });
   return key == "location" ? value : std::string_view();
 }
 
@@ -104,8 +102,7 @@ void take_part(const WireField& field, Parts& parts) {
 
 Parts parts_of(std::string_view message) {
   Parts parts;
-  WireFields fields(message);
-  for (WireField field; fields.next(field);) take_part(field, parts);
+  each_field(message, [&](const WireField& field) { take_part(field, parts); });
   require(!parts.in_other_file && parts.file.empty(),
           fmt::format("it has its numbers in another file, '{}': write all into one file (with "
                       "torch.onnx.export, external_data=False)",
