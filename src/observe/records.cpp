@@ -70,16 +70,21 @@ Spread spread(std::vector<double> ranks_ms) {
 }
 
 RanksRecord ranks_record(const std::vector<StepTimes>& sums, std::uint64_t steps) {
-  const auto of = [&](double StepTimes::*part) { return spread(column(sums, part, steps)); };
   RanksRecord record;
   record.steps = steps;
-  record.data = of(&StepTimes::data_ms);
-  record.forward = of(&StepTimes::forward_ms);
-  record.backward = of(&StepTimes::backward_ms);
-  record.exposed_comm = of(&StepTimes::exposed_comm_ms);
-  record.update = of(&StepTimes::update_ms);
-  record.other = of(&StepTimes::other_ms);
+  for (const RankPart& part : rank_parts)
+    record.*part.ranks = spread(column(sums, part.step, steps));
   return record;
+}
+
+std::vector<StepTimes> times_of(const RanksRecord& record) {
+  std::vector<StepTimes> times(record.forward.ranks.size());
+  for (const RankPart& part : rank_parts) {
+    const std::vector<double>& ranks = (record.*part.ranks).ranks;
+    for (std::size_t rank = 0; rank < std::min(times.size(), ranks.size()); ++rank)
+      times[rank].*part.step = ranks[rank];
+  }
+  return times;
 }
 
 std::string to_json(const Record& record) {

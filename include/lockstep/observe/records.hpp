@@ -268,6 +268,19 @@ struct RanksRecord {
 };
 /// REQUIRES: one sum for each rank, of `steps` > 0 steps.
 RanksRecord ranks_record(const std::vector<StepTimes>& sums, std::uint64_t steps);
+/// The means of each rank that such a record has; 0 where it lacks a part, as older ones do.
+std::vector<StepTimes> times_of(const RanksRecord& record);
+/// The record's parts, and those of a step that they are of.
+struct RankPart {
+  Spread RanksRecord::*ranks;
+  double StepTimes::*step;
+};
+inline constexpr RankPart rank_parts[] = {{&RanksRecord::data, &StepTimes::data_ms},
+                                          {&RanksRecord::forward, &StepTimes::forward_ms},
+                                          {&RanksRecord::backward, &StepTimes::backward_ms},
+                                          {&RanksRecord::exposed_comm, &StepTimes::exposed_comm_ms},
+                                          {&RanksRecord::update, &StepTimes::update_ms},
+                                          {&RanksRecord::other, &StepTimes::other_ms}};
 
 /// A checkpoint is on the disk.
 struct CheckpointRecord {

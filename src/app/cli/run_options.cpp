@@ -124,8 +124,8 @@ void RunOptions::apply(config::Config& config) const {
 }
 
 std::optional<config::Recipe> RunOptions::recipe() const {
-  if (!app_->given("--recipe")) return std::nullopt;
-  return config::find_recipe(recipe_);
+  if (app_->given("--recipe") && !found_) found_ = config::find_recipe(recipe_);
+  return found_;
 }
 
 }  // namespace lockstep::app

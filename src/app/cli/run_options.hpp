@@ -36,6 +36,7 @@ class RunOptions {
   std::optional<Arguments> app_;
   std::string file_, recipe_;
   std::map<std::string, std::string> given_;
+  mutable std::optional<config::Recipe> found_;  ///< once its file was read
 };
 
 }  // namespace lockstep::app

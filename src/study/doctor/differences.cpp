@@ -6,15 +6,14 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/base/statistics.hpp"
 
 namespace lockstep::study {
 namespace {
 
 /// The mean of the middle two for an even number: pairs come in both orders, A B and B A.
-double middle(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+double middle(const std::vector<double>& values) {
+  return (lower_median(values) + upper_median(values)) / 2;
 }
 
 }  // namespace

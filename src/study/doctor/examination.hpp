@@ -46,7 +46,7 @@ class Examination {
   void judge_stolen(std::size_t rank);
   void explain(std::size_t rank, double ms);
   void judge_sharing();
-  double steps_looked_at() const { return static_cast<double>(looked_steps_); }
+  Estimate counted_cost(double seconds) const;
 
   /// A trainer with one thing changed, the same on all ranks; null where some rank's backend
   /// cannot, and then `why`. Collective.

@@ -144,6 +144,12 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   add(std::move(finding));
 }
 
+/// What the system counted while the training was looked at, a step; without an interval.
+Estimate Examination::counted_cost(double seconds) const {
+  const double ms = 1e3 * seconds / static_cast<double>(looked_steps_);
+  return {ms, ms, ms};
+}
+
 void Examination::judge_machine() {
   std::size_t worst = 0;
   for (std::size_t rank = 1; rank < disturbed_.size(); ++rank)
@@ -156,10 +162,6 @@ void Examination::judge_machine() {
         disturbed_.begin(), disturbed_.end(),
         [&](const Disturbance& a, const Disturbance& b) { return a.*figure < b.*figure; });
   };
-  const auto cost = [&](double seconds) {
-    const double ms = 1e3 * seconds / steps_looked_at();
-    return Estimate{ms, ms, ms};
-  };
   const auto throttled = most(&Disturbance::throttled_s);
   const char* quota = "the control group's quota of processor time";
   const double cores = diagnosis_.on_gpus ? 1 : diagnosis_.devices;
@@ -168,7 +170,7 @@ void Examination::judge_machine() {
   else
     add({.reason = SlowReason::allocation,
          .what = quota,
-         .cost = cost(throttled->throttled_s / cores),
+         .cost = counted_cost(throttled->throttled_s / cores),
          .not_measured = {},
          .change = "more processors for the job, or fewer --threads"});
   const auto stolen = most(&Disturbance::steal_s);
@@ -176,7 +178,7 @@ void Examination::judge_machine() {
   const auto own = static_cast<double>(std::max<std::size_t>(1, posts_.at(rank).cpus.size()));
   add({.reason = SlowReason::allocation,
        .what = "processor time that the hypervisor gave to other machines",
-       .cost = cost(stolen->steal_s / own),
+       .cost = counted_cost(stolen->steal_s / own),
        .not_measured = {},
        .change = "another machine"});
   std::uint64_t pages = 0;
@@ -213,13 +215,11 @@ void Examination::judge_sharing() {
       const std::size_t threads =
           asked > 0 ? 2 * asked : posts_[a].cpus.size() + posts_[b].cpus.size();
       if (both.empty() || threads <= all) continue;
-      const double ms =
-          1e3 * std::max(disturbed_[a].delay_s, disturbed_[b].delay_s) / steps_looked_at();
       return add({.reason = SlowReason::allocation,
                   .what = fmt::format("ranks {} and {} share the processors {} of {}: {} compute "
                                       "threads on {}",
                                       a, b, cluster::to_string(both), posts_[a].host, threads, all),
-                  .cost = Estimate{ms, ms, ms},
+                  .cost = counted_cost(std::max(disturbed_[a].delay_s, disturbed_[b].delay_s)),
                   .not_measured = {},
                   .change = "another binding, or fewer ranks a node"});
     }
@@ -228,14 +228,14 @@ void Examination::judge_sharing() {
 /// The rank whose threads waited most for a core, where other programs used its cores meanwhile.
 void Examination::judge_stolen(std::size_t rank) {
   const Disturbance& one = disturbed_.at(rank);
-  const double ms = 1e3 * std::min(one.delay_s, one.others_s) / steps_looked_at();
-  explain(rank, ms);
+  const Estimate cost = counted_cost(std::min(one.delay_s, one.others_s));
+  explain(rank, cost.ms);
   add({.reason = SlowReason::allocation,
        .what = one.busiest.empty()
                    ? "other programs on the ranks' cores"
                    : fmt::format("other programs on the cores of rank {} on {}, most of all {}",
                                  rank, posts_.at(rank).host, one.busiest),
-       .cost = Estimate{ms, ms, ms},
+       .cost = cost,
        .not_measured = {},
        .change = "nodes or cores that no one else uses (--exclusive)"});
 }

@@ -45,21 +45,6 @@ Told read_told(const fs::path& metrics) {
   return told;
 }
 
-std::vector<observe::StepTimes> times_of(const observe::RanksRecord& record) {
-  std::vector<observe::StepTimes> ranks(record.data.ranks.size());
-  const auto fill = [&](const observe::Spread& part, double observe::StepTimes::*time) {
-    for (std::size_t rank = 0; rank < std::min(ranks.size(), part.ranks.size()); ++rank)
-      ranks[rank].*time = part.ranks[rank];
-  };
-  fill(record.data, &observe::StepTimes::data_ms);
-  fill(record.forward, &observe::StepTimes::forward_ms);
-  fill(record.backward, &observe::StepTimes::backward_ms);
-  fill(record.exposed_comm, &observe::StepTimes::exposed_comm_ms);
-  fill(record.update, &observe::StepTimes::update_ms);
-  fill(record.other, &observe::StepTimes::other_ms);
-  return ranks;
-}
-
 double step_ms_of(const observe::RanksRecord& record) {
   std::vector<double> totals;
   for (const observe::StepTimes& times : times_of(record)) totals.push_back(times.total_ms());

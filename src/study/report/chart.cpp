@@ -81,9 +81,9 @@ std::string curve_svg(const std::vector<Band>& curve, const Scale& scale) {
   for (auto band = curve.rbegin(); band != curve.rend(); ++band)
     around.push_back({band->x, band->y.low});
   return fmt::format(
-      "<path d=\"{}Z\" fill=\"var(--first, #1f6fb2)\" fill-opacity=\"0.18\"/>\n"
-      "<path d=\"{}\" fill=\"none\" stroke=\"var(--first, #1f6fb2)\" stroke-width=\"2.5\"/>\n",
-      path_of(around, scale), path_of(middle, scale));
+      "<path d=\"{0}Z\" fill=\"{2}\" fill-opacity=\"0.18\"/>\n"
+      "<path d=\"{1}\" fill=\"none\" stroke=\"{2}\" stroke-width=\"2.5\"/>\n",
+      path_of(around, scale), path_of(middle, scale), colour_of(0));
 }
 
 std::string spots_svg(const std::vector<Spot>& spots, const Scale& scale, const char* colour) {
@@ -100,13 +100,12 @@ std::string spots_svg(const std::vector<Spot>& spots, const Scale& scale, const 
 struct BarPart {
   const char* name;
   double TimeShares::*ms;
-  const char* colour;
 };
 constexpr BarPart parts[] = {
-    {"rows", &TimeShares::compute, "var(--first, #1f6fb2)"},
-    {"fixed", &TimeShares::fixed, "var(--second, #e08214)"},
-    {"exposed", &TimeShares::exposed, "var(--third, #b2322f)"},
-    {"jitter", &TimeShares::jitter, "var(--fourth, #7a5195)"},
+    {"rows", &TimeShares::compute},
+    {"fixed", &TimeShares::fixed},
+    {"exposed", &TimeShares::exposed},
+    {"jitter", &TimeShares::jitter},
 };
 
 }  // namespace
@@ -115,14 +114,13 @@ std::string chart_svg(const Chart& chart) {
   const Scale scale = scale_of(chart);
   std::string svg = open_svg(chart.title) + axes(chart, scale);
   if (!chart.dashed.empty()) {
-    svg += fmt::format(
-        "<path d=\"{}\" fill=\"none\" stroke=\"var(--soft, #5b6472)\" stroke-dasharray=\"6 5\"/>\n",
-        path_of(chart.dashed, scale));
+    svg += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-dasharray=\"6 5\"/>\n",
+                       path_of(chart.dashed, scale), soft_ink);
     svg += text_at(picture_width - right, 20, "- - " + chart.dashed_name, "end");
   }
   if (!chart.curve.empty()) svg += curve_svg(chart.curve, scale);
-  svg += spots_svg(chart.measured, scale, "var(--second, #e08214)");
-  svg += spots_svg(chart.outliers, scale, "var(--third, #b2322f)");
+  svg += spots_svg(chart.measured, scale, colour_of(1));
+  svg += spots_svg(chart.outliers, scale, colour_of(2));
   return svg + "</svg>\n";
 }
 
@@ -138,10 +136,11 @@ std::string bars_svg(const Bars& bars) {
   for (std::size_t i = 0; i < bars.ranks.size(); ++i) {
     const double x = left + (static_cast<double>(i) + 0.5) * each;
     double y = picture_height - bottom;
-    for (const BarPart& part : parts) {
+    for (std::size_t k = 0; k < std::size(parts); ++k) {
+      const BarPart& part = parts[k];
       const double share = bars.splits[i].*part.ms / bars.splits[i].total();
       y -= share * height;
-      svg += box_at({x - 0.35 * each, y}, {0.7 * each, share * height}, part.colour,
+      svg += box_at({x - 0.35 * each, y}, {0.7 * each, share * height}, colour_of(k),
                     fmt::format("{}: {:.3g} ms", part.name, bars.splits[i].*part.ms));
     }
     const double total_ms = bars.splits[i].total();
@@ -153,9 +152,9 @@ std::string bars_svg(const Bars& bars) {
     svg += text_at(x, picture_height - bottom + 20, fmt::format("{:.0f}", bars.ranks[i]));
   }
   double x = left;
-  for (const BarPart& part : parts) {
-    svg += box_at({x, 9}, {12, 12}, part.colour);
-    svg += text_at(x + 17, 20, part.name, "start", ink);
+  for (std::size_t k = 0; k < std::size(parts); ++k) {
+    svg += box_at({x, 9}, {12, 12}, colour_of(k));
+    svg += text_at(x + 17, 20, parts[k].name, "start", ink);
     x += 104;
   }
   svg += text_at((left + picture_width - right) / 2, picture_height - 6, "ranks");

@@ -76,21 +76,6 @@ std::string heat_map(const observe::RanksRecord& ranks) {
   return svg + "</svg>\n";
 }
 
-std::vector<observe::StepTimes> times_of(const observe::RanksRecord& ranks) {
-  std::vector<observe::StepTimes> times(ranks.forward.ranks.size());
-  const auto value = [](const observe::Spread& spread, std::size_t rank) {
-    return rank < spread.ranks.size() ? spread.ranks[rank] : 0;
-  };
-  for (std::size_t rank = 0; rank < times.size(); ++rank)
-    times[rank] = {.data_ms = value(ranks.data, rank),
-                   .forward_ms = value(ranks.forward, rank),
-                   .backward_ms = value(ranks.backward, rank),
-                   .exposed_comm_ms = value(ranks.exposed_comm, rank),
-                   .update_ms = value(ranks.update, rank),
-                   .other_ms = value(ranks.other, rank)};
-  return times;
-}
-
 std::string host_of(const RunStory& run, std::size_t rank) {
   for (const observe::RankBinding& one : run.bindings)
     if (one.rank == static_cast<int>(rank)) return " on " + one.host;

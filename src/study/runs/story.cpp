@@ -16,17 +16,12 @@ namespace {
 namespace fs = std::filesystem;
 
 using observe::RanksRecord;
-using observe::Spread;
-
-constexpr Spread RanksRecord::*spreads[] = {&RanksRecord::data,     &RanksRecord::forward,
-                                            &RanksRecord::backward, &RanksRecord::exposed_comm,
-                                            &RanksRecord::update,   &RanksRecord::other};
 
 /// The mean of two records over their steps; the newer one where the number of ranks has changed.
 RanksRecord joined(const RanksRecord& before, RanksRecord now) {
   const std::uint64_t steps = before.steps + now.steps;
   if (steps == 0) return now;
-  for (Spread RanksRecord::*part : spreads) {
+  for (const auto& [part, step] : observe::rank_parts) {
     const std::vector<double>& old = (before.*part).ranks;
     std::vector<double> ranks = (now.*part).ranks;
     if (old.size() != ranks.size()) return now;

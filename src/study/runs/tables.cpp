@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/chrono.h>
 
 #include <algorithm>
 #include <ctime>
@@ -165,11 +165,7 @@ std::string hours_of(const RunStory& run, std::size_t count) {
 
 std::string utc_text(std::uint64_t ms) {
   if (ms == 0) return "?";
-  const auto seconds = static_cast<std::time_t>(ms / 1000);
-  std::tm time = {};
-  ::gmtime_r(&seconds, &time);
-  return fmt::format("{}-{:02}-{:02} {:02}:{:02}:{:02} UTC", 1900 + time.tm_year, 1 + time.tm_mon,
-                     time.tm_mday, time.tm_hour, time.tm_min, time.tm_sec);
+  return fmt::format("{:%F %T} UTC", fmt::gmtime(static_cast<std::time_t>(ms / 1000)));
 }
 
 std::string percent_text(double share) { return fmt::format("{:.2f} %", 100 * share); }
