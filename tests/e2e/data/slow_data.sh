@@ -44,7 +44,8 @@ same() { [[ $(grep -o '"loss":[^,]*' quick/metrics.jsonl) == \
 same slow
 verdict $? 'a slow disk gives the same losses as a quick one'
 
-run on_disk delay_enter=4000 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 4 \
+# 8 rows of 20 ms each: as long, and so longer than a step on a machine that is busy.
+run on_disk delay_enter=20000 mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" --epochs 4 \
   --out two
 ((status == 0)) && says 'data is the limit: over 50 steps rank [01] on'
 verdict $? 'two ranks on a slow disk say that data is the limit, too'

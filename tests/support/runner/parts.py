@@ -89,7 +89,7 @@ def emulated(wish):
     absent = "SKIP the GPU's kernels on the host: CUDA's headers were not found"
     command = shell('if [[ -e $1 ]]; then exec "${@:3}"; else echo "$2"; fi', program, absent,
                     program, *CATCH, *wish.cases("~[whole]~[.]"))
-    return made(wish, Job("emulated", command, 300), "tests")
+    return made(wish, Job("emulated", command, 900), "tests")
 
 
 def script(path):
