@@ -6,7 +6,7 @@ source "$(dirname "$0")/../../support/e2e.bash"
 # law NAME: the Python program on standard input holds.
 law() {
   { cat <<'END'; cat; } >law.py
-import collections, os, pathlib, sys, time
+import collections, os, pathlib, re, sys, time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.environ["RUNNER"])
 import lanes, verdicts
@@ -109,11 +109,24 @@ END
 law 'a job that runs out of time says what its processes wait for' <<'END'
 result, = run(Job("long", ["bash", "-c", "echo last words; sleep 61 & wait"], 1, lane="waits"))
 lines = result.said.splitlines()
-assert lines[:2] == ["last words", "ran out of time after 1 s; its processes:"], lines
+assert lines[0] == "last words", lines
+assert re.match(r"ran out of time after 1 s \(\d+ s by the clock\); its", lines[1]), lines
 assert "bash -c" in lines[2] and lines[3].startswith("  ") and "sleep 61" in lines[3], lines
 it = verdicts.judge("long", result.said, result.status, False)
 assert it.failed == 1, it.shown
 assert "FAIL long: ran out of time" in it.shown and "sleep 61" in it.shown, it.shown
+END
+
+law 'a job has more time while other processes want the cores' <<'END'
+import subprocess
+cores = len(os.sched_getaffinity(0))
+busy = [subprocess.Popen(["nice", "bash", "-c", "while :; do :; done"]) for _ in range(4 * cores)]
+try:
+    result, = run(Job("slow", ["sleep", "2"], 1, lane="waits"))
+finally:
+    for one in busy:
+        one.kill()
+assert result.status == 0, result.said
 END
 
 law 'what a job leaves running ends with it' <<'END'
