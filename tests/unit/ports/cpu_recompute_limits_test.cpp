@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "ports/cpu/parameters.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/program.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -76,6 +78,10 @@ TEST_CASE("what any number of segments needs is enough for --recompute auto, and
 
 TEST_CASE("what a process has besides parameters and values does not grow with the batch",
           "[recompute][cpu]") {
+  if (test::sanitized()) {
+    std::cout << "SKIPPED: a sanitizer keeps what was freed\n";
+    return;
+  }
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 32, 10));
   beside(network, 64);  // the library's code is there from now on
   const double few = beside(network, 16), many = beside(network, 64);

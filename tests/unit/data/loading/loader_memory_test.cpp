@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <hdf5.h>
 #include <malloc.h>
 
@@ -12,6 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
@@ -120,8 +120,7 @@ std::size_t most_memory_of(Use use) {
 }
 
 bool cannot_be_measured() {
-  const bool watched = ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr ||
-                       ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
+  const bool watched = test::sanitized();
   const bool reset = static_cast<bool>(std::ofstream("/proc/self/clear_refs") << "5" << std::flush);
   if (watched || !reset) std::cout << "SKIPPED: memory cannot be measured here" << std::endl;
   return watched || !reset;
