@@ -46,6 +46,7 @@ bool leave_to_rank_0(Launch& launch) {
   if (!under_mpirun()) return true;
   try {
     launch.world = std::make_unique<comm::World>(launch.argc, launch.argv);
+    launch.world->meet();  // not in MPI_Finalize: rank 0 may end all ranks
   } catch (const Error&) {
     // Rank 0 says what is wrong, or mpirun does.
   }
@@ -55,7 +56,9 @@ bool leave_to_rank_0(Launch& launch) {
 void release_ranks(Launch& launch, int status) {
   if (!launch.left_to_rank_0 || rank_by_environment().rank != 0) return;
   join_to_end(launch, status, "");
-  if (launch.world && status != status_done) comm::World::abort(status);
+  if (!launch.world) return;
+  if (status != status_done) comm::World::abort(status);
+  launch.world->meet();
 }
 
 void end_ranks(Launch& launch, int status) {

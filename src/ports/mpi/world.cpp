@@ -87,6 +87,12 @@ World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
+void World::meet() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+  for (device::Idle idle; !finished(request);) idle();
+}
+
 void World::ask_first(FindAbsence find_absence) {
   impl_->roll_call.ask_first(std::move(find_absence));
 }

@@ -30,12 +30,17 @@ class World {
   World(int& argc, char**& argv, const std::function<void()>& started = {});
   ~World();
   const WorldFacts& facts() const { return facts_; }
+  /// Waits until every rank has called this. It has no deadline: where a rank ends instead, the
+  /// launcher ends all.
+  void meet();
   /// A wait whose deadline has passed will call this first, before it asks the ranks.
   void ask_first(FindAbsence find_absence);
   std::unique_ptr<Control> make_control(double deadline_s, const ActivityTracker& activity = {});
   std::unique_ptr<Communicator> make_communicator(double deadline_s,
                                                   const ActivityTracker& activity = {});
-  /// Ends every rank with `status`; does not return. Safe from any thread.
+  /// Ends every rank with `status`; does not return. Safe from any thread. No rank should be inside
+  /// MPI_Finalize then: its fence is left unfinished, over which mpirun crashes or hangs at its own
+  /// end, about once in a thousand times (libpmix 4.2.2, PMIx_server_finalize).
   [[noreturn]] static void abort(int status);
 
  private:
