@@ -19,8 +19,8 @@ bool under_mpirun();
 void join_to_end(Launch& launch, int status, const std::string& last_words);
 
 /// For a command of which only rank 0 does something: true on the other ranks, which then have
-/// nothing to do. Under mpirun they wait in MPI until release_ranks() on rank 0, so that an error of
-/// rank 0 can end all.
+/// nothing to do. Under mpirun they wait in MPI until release_ranks() on rank 0, so that an error
+/// of rank 0 can end all.
 bool leave_to_rank_0(Launch& launch);
 
 /// Call it on rank 0 after a command that the others left to it: lets them end, with `status`.

@@ -13,7 +13,7 @@
 #include "ports/cpu/parameters.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/program.hpp"
-#include "tests/support/sanitized.hpp"
+#include "tests/support/harness/sanitized.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

@@ -6,8 +6,8 @@
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "lockstep/train/decide/memory_limit.hpp"
+#include "tests/support/harness/sanitized.hpp"
 #include "tests/support/laws/solo.hpp"
-#include "tests/support/sanitized.hpp"
 
 using namespace lockstep;
 

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/data/loading/loader.hpp"
-#include "tests/support/sanitized.hpp"
+#include "tests/support/harness/sanitized.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
 namespace fs = std::filesystem;
