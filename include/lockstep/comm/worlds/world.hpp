@@ -39,8 +39,8 @@ class World {
   std::unique_ptr<Communicator> make_communicator(double deadline_s,
                                                   const ActivityTracker& activity = {});
   /// Ends every rank with `status`; does not return. Safe from any thread. No rank should be inside
-  /// MPI_Finalize then: its fence is left unfinished, over which mpirun crashes or hangs at its own
-  /// end, about once in a thousand times (libpmix 4.2.2, PMIx_server_finalize).
+  /// MPI_Finalize then: it leaves a fence unfinished, over which mpirun crashes or hangs at its own
+  /// end about once in a hundred times (libpmix 4.2.2, PMIx_server_finalize).
   [[noreturn]] static void abort(int status);
 
  private:
