@@ -11,6 +11,8 @@
 #include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
+#include "app/trained/fitted_threshold.hpp"
+#include "app/trained/members.hpp"
 #include "app/trained/trained_model.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -35,7 +37,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct EvalOptions {
-  std::string checkpoint, data, json;
+  std::string checkpoint;          ///< the model's first file
+  std::vector<std::string> words;  ///< that continue the model
+  std::string data, json;
   std::size_t batch = 64, threads = 0;
   double deadline_s = 120;
   std::string backend = "auto";
@@ -70,9 +74,9 @@ std::string data_of_training(const EvalOptions& options) {
 }
 
 /// Completes what was given by what the checkpoint and folders say.
-EvalOptions settled(const EvalOptions& asked) {
+EvalOptions settled(const EvalOptions& asked, const std::vector<std::string>& files) {
   EvalOptions options = asked;
-  options.checkpoint = train::choose_checkpoint(asked.checkpoint);
+  options.checkpoint = files.front();
   if (options.data.empty()) options.data = data_of_training(options);
   options.data = train::given_set(options.data, train::PackedPart::validation);
   if (options.checkpoint != asked.checkpoint || options.data != asked.data)
@@ -80,21 +84,34 @@ EvalOptions settled(const EvalOptions& asked) {
   return options;
 }
 
-/// The network and its weights. What another program's file does not say is as in the data set.
-model::Model load_model(const EvalOptions& options) {
+/// The networks and their weights. What another program's file does not say is as in the data set.
+std::vector<MemberModel> load_members(const EvalOptions& options, const ModelWords& words,
+                                      const std::vector<std::string>& files) {
   std::optional<data::DataSetInfo> rows;
-  if (model::is_weights_file(options.checkpoint)) {
+  if (std::ranges::any_of(files, model::is_weights_file)) {
     config::Config given;
     take_given(options, given);
     rows = data::DataSet(options.data, train::external_spec(given)).info();
   }
-  return model::load_any(options.checkpoint, train::describe_by_config,
-                         options.ema ? backend::Part::average : backend::Part::weights,
-                         rows ? &*rows : nullptr);
+  return read_members(
+      words, files,
+      {.average = options.ema, .precision = options.precision, .rows = rows ? &*rows : nullptr});
 }
 
-Json to_json(const EvalOptions& options, const train::Evaluation& result,
-             const std::vector<std::string>& classes) {
+ModelWords words_of(const EvalOptions& options) {
+  std::vector<std::string> rest = options.words;
+  ModelWords words = take_model(options.checkpoint, rest);
+  require(rest.empty(),
+          fmt::format("{}: is not expected after {}", rest.empty() ? "" : rest[0], words.text()));
+  return words;
+}
+
+Json to_json(const EvalOptions& options, const ModelWords& words, const train::Evaluation& result,
+             const std::vector<std::string>& classes,
+             const std::vector<backend::MemberFigures>& figures) {
+  Json members = Json::array();
+  for (const backend::MemberFigures& one : figures)
+    members.push_back({{"name", one.name}, {"rows", one.rows}, {"seconds", one.seconds}});
   Json per_class = Json::array(), confusion = Json::array();
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const double accuracy = result.accuracy_of(c);
@@ -104,12 +121,13 @@ Json to_json(const EvalOptions& options, const train::Evaluation& result,
   }
   for (const train::Confused& one : result.confusion)
     confusion.push_back(std::array<std::uint64_t, 3>{one.label, one.predicted, one.count});
-  return {{"checkpoint", options.checkpoint},
+  return {{"checkpoint", words.is_several() ? words.text() : options.checkpoint},
           {"data", options.data},
           {"rows", result.rows},
           {"loss", result.mean.loss},
           {"top1", result.mean.top1},
           {"top5", result.mean.top5},
+          {"members", std::move(members)},
           {"classes", std::move(per_class)},
           {"confusion", std::move(confusion)}};
 }
@@ -145,62 +163,82 @@ void show_progress(std::size_t rows_done, std::size_t rows, double began_s) {
                             100 * done / all, all, rate, human_seconds((all - done) / rate)));
 }
 
+/// How the rows reach the model. Throws InputError where they do not belong to it.
+train::EvaluatorSpec evaluator_spec(const EvalOptions& options,
+                                    const std::vector<MemberModel>& members,
+                                    const data::DataSet& rows) {
+  const model::Description& about = members.front().model.about;
+  train::EvaluatorSpec spec;
+  spec.augment = model::evaluation_augment(about.preparation, about.input, rows.info());
+  train::require_alike(input_of(members, &rows.info()), options.checkpoint,
+                       data::delivered(rows.info(), spec.augment, options.data), options.data);
+  spec.program.batch = options.batch;
+  return spec;
+}
+
+void require_same_weights(const RunningModel& model, const std::string& what,
+                          comm::Control& control) {
+  const std::string who = comm::disagreement(control, model.hash, "checkpoint");
+  require(
+      who.empty(),
+      fmt::format("{}: the ranks read different checkpoints: the weights' hash is {}", what, who));
+}
+
 int evaluate(Launch& launch, const EvalOptions& asked) {
   launch.start(asked.deadline_s);
-  const EvalOptions options = settled(asked);
-  if (launch.rank.rank == 0 && !options.json.empty())
-    require_report_fits(options.json, {options.checkpoint, options.data});
-  model::Model model = load_model(options);
-  // How the training computed and read its data, for whatever the options do not say.
-  config::Config config = settings_of(options.checkpoint, model);
+  ModelWords words = words_of(asked);
+  const std::vector<std::string> files = member_files(words);
+  const EvalOptions options = settled(asked, files);
+  const bool writes = launch.rank.rank == 0 && !options.json.empty();
+  if (writes) {
+    std::vector<std::filesystem::path> read(files.begin(), files.end());
+    read.emplace_back(options.data);
+    require_report_fits(options.json, read);
+  }
+  std::vector<MemberModel> members = load_members(options, words, files);
+  // How the training read its data, for whatever the options do not say.
+  config::Config config = members.front().config;
   take_given(options, config);
-  const model::Description& about = model.about;
-  const data::DataSetInfo input = input_of(about, nullptr);
+  const data::DataSetInfo input = input_of(members, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
   require(rows.external() || options.keys.empty(),
           fmt::format("--{} would have no effect: {} holds shards",
                       options.keys.empty() ? "" : options.keys.begin()->first, options.data));
   train::require_same_data(rows, "--data", *launch.control);
-  const data::AugmentSpec augment =
-      model::evaluation_augment(about.preparation, about.input, rows.info());
-  train::require_alike(input_of(about, &rows.info()), options.checkpoint,
-                       data::delivered(rows.info(), augment, options.data), options.data);
+  train::EvaluatorSpec spec = evaluator_spec(options, members, rows);
   const std::string backend = decide_backend(launch, options.backend);
   Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
-
-  train::EvaluatorSpec spec;
-  spec.network = about.network;
-  spec.program = train::make_program_spec(config, about.input, options.batch);
-  spec.augment = augment;
   spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  const auto parameters = of_checkpoint(options.checkpoint, [&] {
-    return compute.backend->make_parameters(spec.network, spec.program.precision);
-  });
-  model::put_weights(model, *parameters);
-  model.weights.clear();
-  const std::string who =
-      comm::disagreement(*launch.control, fmt::format("{:08x}", parameters->hash()), "checkpoint");
-  require(who.empty(),
-          fmt::format("{}: the ranks read different checkpoints: the weights' hash is {}",
-                      options.checkpoint, who));
+  RunningModel running = run_members(members, words.stages, *compute.backend, options.batch);
+  require_same_weights(running, words.text(), *launch.control);
 
-  const double began_s = now_s();
-  spec.progress = [&](std::size_t done) { show_progress(done, rows.info().rows, began_s); };
-  auto evaluator = of_checkpoint(options.checkpoint, [&] {
-    return train::Evaluator(spec, *compute.backend, *parameters, *launch.control, rows);
-  });
-  const train::Evaluation result = evaluator.evaluate(true);
-  log::end_progress();
+  double began_s = 0;
+  const auto run = [&](std::function<void(const data::Batch&)> seen) {
+    began_s = now_s();
+    spec.progress = [&](std::size_t done) { show_progress(done, rows.info().rows, began_s); };
+    spec.seen = std::move(seen);
+    train::Evaluator evaluator(spec, compute.backend->device(), *running.model, *launch.control,
+                               rows);
+    const train::Evaluation result = evaluator.evaluate(true);
+    log::end_progress();
+    return result;
+  };
+  if (words.fits) fit_first_threshold(words, running, *launch.control, run);
+  const train::Evaluation result = run({});
   print(result, rows.info().classes, now_s() - began_s);
+  const auto figures = figures_of_all(*running.model, *launch.control);
+  for (const backend::MemberFigures& one : figures) log::info("  " + figures_text(one));
   if (!std::isfinite(result.mean.loss))
     log::warn(
         fmt::format("{}: on some rows the network's outputs are not numbers; these count as wrong",
-                    options.checkpoint));
-  if (launch.rank.rank == 0 && !options.json.empty())
-    write_report(options.json, json_text(to_json(options, result, rows.info().classes), 2) + "\n");
+                    words.text()));
+  if (writes)
+    write_report(
+        options.json,
+        json_text(to_json(options, words, result, rows.info().classes, figures), 2) + "\n");
   return 0;
 }
 
@@ -215,6 +253,10 @@ Command add_eval(Arguments root) {
           "best.h5, or "
           "its newest")
       .required();
+  app.add("words", options->words,
+          std::string(several_help) +
+              "; `SMALL above auto else LARGE` finds the smallest number by which the validation "
+              "set's top-1 is within 0.2 points of LARGE's");
   app.add("--data", options->data,
           "a shard or a folder of shards; default: the validation set of the training");
   app.add("--json", options->json,

@@ -8,6 +8,7 @@
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
+#include "app/trained/members.hpp"
 #include "app/trained/trained_model.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
@@ -16,6 +17,7 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/pack/source/source.hpp"
 #include "lockstep/serve/features.hpp"
@@ -31,7 +33,7 @@ namespace {
 
 struct PredictOptions {
   std::string checkpoint;
-  std::vector<std::string> data;
+  std::vector<std::string> data;  ///< at first after the words that continue the model
   serve::PredictSpec spec;
   pack::SourceSpec source;
   FormOptions given_form;
@@ -43,10 +45,14 @@ struct PredictOptions {
 
   void add_to(Arguments app) {
     app.add("checkpoint", checkpoint,
-            "checkpoint file, or the folder of a run: its best.h5, or its newest")
+            "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
+            "best.h5, "
+            "or its newest")
         .required();
     app.add("data", data,
-            "a shard or a folder of shards; or images: a folder, a list of paths (also .csv), tars")
+            std::string(several_help) +
+                ". Then the data: a shard or a folder of shards; or images: a folder, a list of "
+                "paths (also .csv), tars")
         .required();
     app.add("--out", spec.out, "folder for predictions.h5; all workers name the same one")
         .required();
@@ -88,30 +94,44 @@ struct PredictOptions {
 
 std::uint32_t hash(const std::string& text) { return crc32c(text.data(), text.size()); }
 
-/// What of the model the predictions follow from. It is read from the file, which takes no backend:
-/// a start that finds nothing to do ends at once.
-std::string identify_model(const PredictOptions& options, const config::Config& config,
-                           const model::Description& about) {
-  const std::string part = options.ema ? "ema/" : "weights/";
+/// Names and checksums of a network's tensors: those of the file, or of another program's.
+std::string tensors_text(const MemberModel& member, bool average) {
   std::string tensors;
-  for (const model::TensorEntry& tensor : model::list_tensors(options.checkpoint))
-    if (tensor.name.starts_with(part))
+  if (model::is_weights_file(member.file)) {
+    for (const model::Weight& weight : member.model.weights)
+      tensors +=
+          fmt::format("{} {:08x}\n", weight.tensor.name,
+                      crc32c(weight.values.data(), weight.values.size() * sizeof weight.values[0]));
+    return tensors;
+  }
+  for (const model::TensorEntry& tensor : model::list_tensors(member.file))
+    if (tensor.name.starts_with(average ? "ema/" : "weights/"))
       tensors += fmt::format("{} {:08x}\n", tensor.name, tensor.crc32c);
-  require(!tensors.empty(), fmt::format("{}: holds no average of the weights: it was trained "
-                                        "without optim.ema",
-                                        options.checkpoint));
+  return tensors;
+}
+
+/// What of the model the predictions follow from.
+std::string identify_model(const PredictOptions& options, const ModelWords& words,
+                           const std::vector<MemberModel>& members) {
   std::string text;
-  const auto line = [&](const char* key, const std::string& value) {
+  const auto line = [&](const std::string& key, const std::string& value) {
     text += fmt::format("{} = {}\n", key, value);
   };
-  line("network",
-       fmt::format("{} {:08x}", about.network.name, hash(model::network_text(about.network))));
-  line("weights", fmt::format("{:08x}", hash(tensors)));
-  line("precision", choice_name(config.precision));
-  line("mean", join(about.input.mean, " "));
-  line("deviation", join(about.input.stddev, " "));
-  line("fit",
-       fmt::format("{} {}", choice_name(about.preparation.fit), about.preparation.short_side));
+  ModelWords numbered = words;
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const model::Description& about = members[m].model.about;
+    const std::string of = m == 0 ? "" : fmt::format(" of {}", m + 1);
+    numbered.files[m] = std::to_string(m + 1);
+    line("network" + of,
+         fmt::format("{} {:08x}", about.network.name, hash(model::network_text(about.network))));
+    line("weights" + of, fmt::format("{:08x}", hash(tensors_text(members[m], options.ema))));
+    line("precision" + of, choice_name(members[m].config.precision));
+    line("mean" + of, join(about.input.mean, " "));
+    line("deviation" + of, join(about.input.stddev, " "));
+  }
+  if (words.is_several()) line("model", numbered.text());
+  const model::Preparation& preparation = members.front().model.about.preparation;
+  line("fit", fmt::format("{} {}", choice_name(preparation.fit), preparation.short_side));
   const data::ImageForm& form = options.form;
   line("packed", options.source.kind == "shards" ? "yes"
                  : form.jpeg ? fmt::format("--jpeg --short-side {} --quality {}", form.short_side,
@@ -146,11 +166,15 @@ void tell_result(const serve::Predicted& all, const PredictOptions& options) {
                           options.checkpoint, counted(all.no_numbers, "row")));
 }
 
-int end_status(const serve::Predicted& all, const PredictOptions& options) {
-  if (all.own_pieces > 0)
+int end_status(const serve::Predicted& all, const PredictOptions& options,
+               backend::Classifier& model) {
+  if (all.own_pieces > 0) {
     log::info(fmt::format("this worker predicted {} of {} rows, {:.0f} images/s",
                           counted(all.own_pieces, "piece"), all.own_rows,
                           static_cast<double>(all.own_rows) / all.own_s));
+    for (const backend::MemberFigures& one : model.take_figures())
+      log::info("  " + figures_text(one));
+  }
   if (all.finished) return tell_result(all, options), status_done;
   log::info(fmt::format("stopped before the end: start it again to continue in {}",
                         options.spec.out.string()));
@@ -158,39 +182,28 @@ int end_status(const serve::Predicted& all, const PredictOptions& options) {
 }
 
 /// The rest of a start that has something to do.
-int work(Launch& launch, const PredictOptions& options, const config::Config& config,
-         serve::PredictJob& job) {
+int work(Launch& launch, const PredictOptions& options, std::vector<MemberModel>& members,
+         const ModelWords& words, serve::PredictJob& job) {
   const double end_s = end_of_allocation();
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
-  model::Model model = model::load(options.checkpoint, train::describe_by_config,
-                                   options.ema ? backend::Part::average : backend::Part::weights);
-  if (options.features) serve::add_features(model);
-  const backend::ProgramSpec program =
-      train::make_program_spec(config, model.about.input, options.spec.batch);
-  const auto parameters = of_checkpoint(options.checkpoint, [&] {
-    return compute.backend->make_parameters(model.about.network, program.precision);
-  });
-  model::put_weights(model, *parameters);
-  model.weights.clear();
-  auto inference = of_checkpoint(options.checkpoint, [&] {
-    return backend::Inference(*compute.backend, model.about.network, program, *parameters);
-  });
-  return end_status(job.work({.inference = inference,
-                              .device = compute.backend->device(),
-                              .readers = std::clamp<std::size_t>(compute.spare_cores, 1, 8),
-                              .bind_reader = compute.bind_worker,
-                              .stop =
-                                  [&](double needed_s) {
-                                    return train::stop_requested() ||
-                                           now_s() + needed_s + options.margin_s > end_s;
-                                  }}),
-                    options);
+  const RunningModel running =
+      run_members(members, words.stages, *compute.backend, options.spec.batch);
+  const serve::Predicted all =
+      job.work({.model = *running.model,
+                .device = compute.backend->device(),
+                .readers = std::clamp<std::size_t>(compute.spare_cores, 1, 8),
+                .bind_reader = compute.bind_worker,
+                .stop = [&](double needed_s) {
+                  return train::stop_requested() || now_s() + needed_s + options.margin_s > end_s;
+                }});
+  return end_status(all, options, *running.model);
 }
 
-std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options, const config::Config& config,
-                                              const model::Description& about) {
+std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
+                                              const std::vector<MemberModel>& members) {
+  const model::Description& about = members.front().model.about;
   require(options.data.size() == 1,
           fmt::format("{} and {}: name one folder of shards, or a pattern in quotes",
                       options.data.front(), options.data.back()));
@@ -202,12 +215,12 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options, const con
                   "--class-names would have no effect",
                   options.data[0]));
   const std::string path = train::packed_set(options.data[0], train::PackedPart::validation);
-  const data::DataSetInfo input = input_of(about, nullptr);
-  data::DataSet rows(path, train::external_spec(config, &input));
+  const data::DataSetInfo input = input_of(members, nullptr);
+  data::DataSet rows(path, train::external_spec(members.front().config, &input));
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
   data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);
-  const data::DataSetInfo wanted = input_of(about, &rows.info());
+  const data::DataSetInfo wanted = input_of(members, &rows.info());
   if (options.unlabelled) delivered.classes = wanted.classes;
   train::require_alike(wanted, options.checkpoint, delivered, path);
   options.spec.classes = wanted.classes;
@@ -215,7 +228,7 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options, const con
 }
 
 std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
-                                              const model::Description& about) {
+                                              const std::vector<MemberModel>& members) {
   pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
   require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
@@ -228,11 +241,11 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
   std::string name = fmt::format("{} {} {} {}", source.kind, source.labelled, source.root.string(),
                                  source.class_names.string());
   for (const std::filesystem::path& file : source.files) name += '\n' + file.string();
-  const data::DataSetInfo input = input_of(about, nullptr);
+  const data::DataSetInfo input = input_of(members, nullptr);
   options.spec.classes = input.classes;
   return serve::image_rows({.source = source,
                             .form = options.form,
-                            .preparation = about.preparation,
+                            .preparation = members.front().model.about.preparation,
                             .input = input,
                             .index = options.spec.out / fmt::format("index-{:08x}", hash(name)),
                             .beat_s = options.spec.beat_s,
@@ -240,14 +253,24 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
 }
 
 /// Opens what is to be predicted, and settles the options that depend on it.
-std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const config::Config& config,
-                                            const model::Description& about) {
+std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
+                                            const std::vector<MemberModel>& members) {
   pack::SourceSpec& source = options.source;
   settle_form(options.given_form, options.form);
   source.files = pack::expand_patterns(options.data);
   if (source.kind.empty()) source.kind = pack::guess_source(source.files[0]);
-  if (source.kind == "shards") return open_packed(options, config, about);
-  return open_images(options, about);
+  if (source.kind == "shards") return open_packed(options, members);
+  return open_images(options, members);
+}
+
+/// The words of the model, which are before the data.
+ModelWords take_words(PredictOptions& options) {
+  const ModelWords words = take_model(options.checkpoint, options.data);
+  require_fitted(words);
+  require(!options.data.empty(), fmt::format("{}: the data must follow", words.text()));
+  require(!options.features || !words.is_several(),
+          fmt::format("{}: --features are what one network's last layer reads", words.text()));
+  return words;
 }
 
 int predict(Launch& launch, const PredictOptions& asked) {
@@ -255,17 +278,17 @@ int predict(Launch& launch, const PredictOptions& asked) {
   train::catch_stop_signals(false);
   PredictOptions options = asked;
   options.spec.beat_s = options.spec.stale_s / 12;
-  options.checkpoint = train::choose_checkpoint(asked.checkpoint);
-  const config::Config config = settings_of(options.checkpoint, options.precision);
-  const model::Description about = model::describe(options.checkpoint, train::describe_by_config);
-  if (options.features) {
-    model::Model without_weights{about, {}};
-    options.spec.features = serve::add_features(without_weights);
-  }
-  const auto rows = open_rows(options, config, about);
-  options.spec.model = identify_model(options, config, about);
+  const ModelWords words = take_words(options);
+  const std::vector<std::string> files = member_files(words);
+  options.checkpoint = words.is_several() ? words.text() : files.front();
+  std::vector<MemberModel> members =
+      read_members(words, files, {.average = options.ema, .precision = options.precision});
+  require_normalised(members);
+  const auto rows = open_rows(options, members);
+  options.spec.model = identify_model(options, words, members);
+  if (options.features) options.spec.features = serve::add_features(members.front().model);
   serve::PredictJob job(options.spec, *rows);
-  if (!job.finished()) return work(launch, options, config, job);
+  if (!job.finished()) return work(launch, options, members, words, job);
   log::info(fmt::format("{}: is complete; nothing is left to do", options.spec.out.string()));
   tell_result(job.result(), options);
   return status_done;

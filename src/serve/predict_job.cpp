@@ -174,7 +174,7 @@ class PredictJob::Stay {
                     .workers = worker.readers,
                     .bind_worker = worker.bind_reader,
                     .skip_unread = job.spec.skip_unread},
-                   worker.inference, worker.device, job.rows) {}
+                   worker.model, worker.device, job.rows) {}
 
   /// Everything until the result is there, or this worker stops.
   Predicted work() {

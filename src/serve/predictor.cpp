@@ -98,9 +98,9 @@ struct Predictor::Begun {
   }
 };
 
-Predictor::Predictor(const PredictorSpec& spec, backend::Inference& inference,
-                     device::Device& device, const InputRows& rows)
-    : spec_(spec), inference_(inference), device_(device), rows_(rows) {}
+Predictor::Predictor(const PredictorSpec& spec, backend::Classifier& model, device::Device& device,
+                     const InputRows& rows)
+    : spec_(spec), model_(model), device_(device), rows_(rows) {}
 
 Predictor::~Predictor() = default;
 
@@ -121,7 +121,7 @@ std::optional<Predictions> Predictor::finish(const std::function<void()>& begin_
     if (stop()) return std::nullopt;
     if (b + std::min(few, batches) == batches) begin_next();
     const data::Batch batch = now->loader.next();
-    inference_.run(batch);
+    model_.run(batch);
     take(batch, *now, result);
     now->loader.release(batch);
   }
@@ -131,7 +131,7 @@ std::optional<Predictions> Predictor::finish(const std::function<void()>& begin_
 void Predictor::take(const data::Batch& batch, const Begun& begun, Predictions& result) {
   for (std::size_t r = 0; r < batch.rows; ++r) {
     const std::size_t inside = result.row.size(), row = begun.piece.first + inside;
-    const std::span<const float> outputs = inference_.logits(r);
+    const std::span<const float> outputs = model_.logits(r);
     const std::span<const float> logits = outputs.first(spec_.classes);
     result.row.push_back(row);
     if (spec_.columns.name_bytes > 0) result.name.push_back(rows_.name(row));

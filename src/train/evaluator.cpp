@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/data/loading/loader.hpp"
@@ -76,10 +77,15 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
                      backend::Parameters& parameters, comm::Control& control,
                      const data::DataSet& rows)
     : spec_(spec),
-      backend_(backend),
+      device_(backend.device()),
       control_(control),
       rows_(rows),
-      inference_(backend, spec.network, spec.program, parameters) {}
+      own_(std::make_unique<backend::Inference>(backend, spec.network, spec.program, parameters)),
+      model_(*own_) {}
+
+Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, backend::Classifier& model,
+                     comm::Control& control, const data::DataSet& rows)
+    : spec_(spec), device_(device), control_(control), rows_(rows), model_(model) {}
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
   const comm::GridAxis& replicas = spec_.replicas;
@@ -94,7 +100,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   loading.workers = spec_.workers;
   loading.bind_worker = spec_.bind_worker;
   loading.epochs = 1;
-  data::Loader loader(rows_, loading, backend_.device());
+  data::Loader loader(rows_, loading, device_);
 
   backend::Metrics mine;
   std::vector<Confused> confusion;
@@ -134,12 +140,13 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
 backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,
                                            std::vector<Confused>* confusion) {
   if (batch.rows == 0) return {};
-  inference_.run(batch);
+  model_.run(batch);
   for (std::size_t row = 0; confusion != nullptr && row < batch.rows; ++row) {
     const auto label = static_cast<std::uint32_t>(batch.targets[row].label_a);
-    confusion->push_back({label, static_cast<std::uint32_t>(inference_.predicted(row, label)), 1});
+    confusion->push_back({label, static_cast<std::uint32_t>(model_.predicted(row, label)), 1});
   }
-  return inference_.take_metrics();
+  if (spec_.seen) spec_.seen(batch);
+  return model_.take_metrics();
 }
 
 }  // namespace lockstep::train

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "ports/cuda/device.hpp"

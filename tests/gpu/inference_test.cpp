@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
 #include "tests/gpu/fixture.hpp"
 
 using namespace lockstep;

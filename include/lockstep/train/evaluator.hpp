@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/grid.hpp"
 #include "lockstep/data/augment/augment.hpp"
@@ -26,6 +28,8 @@ struct EvaluatorSpec {
   std::function<bool()> stop;         ///< optional; true on one rank: all stop after the same batch
   /// Optional; called after each batch with the rows that are done, of all ranks.
   std::function<void(std::size_t done)> progress = {};
+  /// Optional; called after each batch that has rows of this rank, while its results can be read.
+  std::function<void(const data::Batch& batch)> seen = {};
 };
 
 /// How many rows of one class were taken for one class, which may be the same.
@@ -65,6 +69,10 @@ class Evaluator {
  public:
   Evaluator(const EvaluatorSpec& spec, backend::Backend& backend, backend::Parameters& parameters,
             comm::Control& control, const data::DataSet& rows);
+  /// The same of a model that is made already, for batches of spec.program.batch rows; spec.network
+  /// is not used.
+  Evaluator(const EvaluatorSpec& spec, device::Device& device, backend::Classifier& model,
+            comm::Control& control, const data::DataSet& rows);
   /// Collective. All ranks get the same result, but `confusion`. They meet after every batch, so
   /// that the deadline applies to one batch and not to the data set. with_confusion: also fills
   /// `confusion`, with at most one entry a row.
@@ -73,10 +81,11 @@ class Evaluator {
  private:
   backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<Confused>* confusion);
   EvaluatorSpec spec_;
-  backend::Backend& backend_;
+  device::Device& device_;
   comm::Control& control_;
   const data::DataSet& rows_;
-  backend::Inference inference_;
+  std::unique_ptr<backend::Classifier> own_;  ///< what model_ is, unless it was given
+  backend::Classifier& model_;
 };
 
 }  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "app/cli/count_option.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

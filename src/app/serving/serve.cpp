@@ -10,11 +10,10 @@
 #include "app/serving/token_file.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
-#include "app/trained/trained_model.hpp"
+#include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/model/formats/formats.hpp"
 #include "lockstep/serve/service/serving.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -40,7 +39,9 @@ struct ServeOptions {
     spec.http.most_pending_bytes = std::size_t{1} << 30;
     app.add("models", models,
             "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth, .npz or .onnx file, or the "
-            "folder of a run: its best.h5, or its newest; the name is the one in requests' paths")
+            "folder of a run: its best.h5, or its newest; the name is the one in requests' paths. "
+            "After NAME= " +
+                std::string(several_help))
         .required();
     add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
     app.add("--host", spec.http.host, "address to listen on, in numbers; 0.0.0.0: all of IPv4")
@@ -91,40 +92,53 @@ bool is_model_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-serve::ModelFile read_model(const std::string& path, const ServeOptions& options) {
-  model::Model model =
-      model::load_any(path, train::describe_by_config,
-                      options.ema ? backend::Part::average : backend::Part::weights);
-  config::Config config = settings_of(path, model);
-  if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
-  const data::DataSetInfo input = input_of(model.about, nullptr);
-  require(!input.mean.empty(),
-          fmt::format("{}: does not hold the mean and deviation of what its network takes, which "
-                      "lockstep's own files do",
-                      path));
-  return {.model = std::move(model),
-          .input = input,
-          .program = train::make_program_spec(config, input, options.batch)};
+serve::ModelFile read_model(const ModelWords& words, const serve::ModelSource::Files& files,
+                            const ServeOptions& options) {
+  std::vector<MemberModel> members =
+      read_members(words, std::vector<std::string>(files.begin(), files.end()),
+                   {.average = options.ema, .precision = options.precision});
+  require_normalised(members);
+  serve::ModelFile file{.members = {}, .stages = words.stages, .input = input_of(members, nullptr)};
+  for (MemberModel& member : members) {
+    const backend::ProgramSpec program =
+        train::make_program_spec(member.config, member.model.about.input, options.batch);
+    file.members.push_back({member.name, std::move(member.model), program});
+  }
+  return file;
 }
 
-serve::ModelSource model_source(const std::string& text, const ServeOptions& options) {
+/// The name of a model that was given none.
+std::string usual_name(const ModelWords& words) {
+  require(!words.is_several(),
+          fmt::format("{0}: a model of several files needs a name: NAME={0}", words.text()));
+  const std::filesystem::path path = words.files.front();
+  if (!std::filesystem::is_directory(path)) return path.stem().string();
+  return (path / ".").lexically_normal().parent_path().filename().string();
+}
+
+/// The model that the next words are; takes them.
+serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOptions& options) {
+  const std::string text = rest.front();
+  rest.erase(rest.begin());
   const std::size_t equals = text.find('=');
   const std::string given = equals == text.npos ? "" : text.substr(0, equals);
   const bool named = is_model_name(given);
-  const std::filesystem::path path = named ? text.substr(equals + 1) : text;
-  const std::string name = named ? given
-                           : std::filesystem::is_directory(path)
-                               ? (path / ".").lexically_normal().parent_path().filename().string()
-                               : path.stem().string();
+  const ModelWords words = take_model(named ? text.substr(equals + 1) : text, rest);
+  require_fitted(words);
+  const std::string name = named ? given : usual_name(words);
   require(is_model_name(name),
-          fmt::format("{}: cannot be the name of a model: give NAME={}", name, path.string()));
-  return {
-      .name = name,
-      .locate = [path] { return std::filesystem::path(train::choose_checkpoint(path.string())); },
-      .read =
-          [&options](const std::filesystem::path& file) {
-            return read_model(file.string(), options);
-          }};
+          fmt::format("{}: cannot be the name of a model: give NAME={}", name, words.text()));
+  return {.name = name,
+          .text = words.text(),
+          .locate =
+              [words] {
+                const std::vector<std::string> files = member_files(words);
+                return serve::ModelSource::Files(files.begin(), files.end());
+              },
+          .read =
+              [words, &options](const serve::ModelSource::Files& files) {
+                return read_model(words, files, options);
+              }};
 }
 
 /// In a Slurm job: how to reach this node's port from outside.
@@ -163,7 +177,8 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
   allow_open_files(options.spec.http.most_connections);
   if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
   std::vector<serve::ModelSource> sources;
-  for (const std::string& text : options.models) sources.push_back(model_source(text, options));
+  for (std::vector<std::string> rest = options.models; !rest.empty();)
+    sources.push_back(take_source(rest, options));
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});

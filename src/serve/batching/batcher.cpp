@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include <fmt/core.h>
@@ -74,7 +75,7 @@ std::shared_ptr<Lane> Batcher::next_lane() {
 
 std::vector<Batcher::Part> Batcher::take_batch(Lane& lane) {
   std::vector<Part> batch;
-  std::size_t room = lane.ladder->largest();
+  std::size_t room = lane.batch;
   while (room > 0 && !lane.waiting.empty()) {
     const std::shared_ptr<RowsJob> job = lane.waiting.front();
     const std::size_t rows = std::min(room, job->rows - job->begun);
@@ -126,16 +127,19 @@ void Batcher::compute(Lane& lane, const std::vector<Part>& batch) {
 }
 
 void Batcher::run(Lane& lane, const std::vector<Part>& batch) {
+  std::byte* to = lane.images.data();
+  for (const auto& [job, first, rows] : batch) {
+    std::memcpy(to, job->images.data() + first * lane.row_bytes, rows * lane.row_bytes);
+    to += rows * lane.row_bytes;
+  }
+  const auto bytes = static_cast<std::size_t>(to - lane.images.data());
+  lane.model->run({.images = reinterpret_cast<const std::uint8_t*>(lane.images.data()),
+                   .rows = bytes / lane.row_bytes,
+                   .capacity = lane.batch});
   std::size_t place = 0;
   for (const auto& [job, first, rows] : batch)
     for (std::size_t row = first; row < first + rows; ++row)
-      lane.ladder->put(place++,
-                       std::span(job->images).subspan(row * lane.row_bytes, lane.row_bytes));
-  lane.ladder->run(place);
-  place = 0;
-  for (const auto& [job, first, rows] : batch)
-    for (std::size_t row = first; row < first + rows; ++row)
-      std::ranges::copy(lane.ladder->logits(place++), job->logits.data() + row * lane.classes);
+      std::ranges::copy(lane.model->logits(place++), job->logits.data() + row * lane.classes);
 }
 
 void Batcher::account(Lane& lane, const std::vector<Part>& batch, double began_s) {
@@ -152,6 +156,7 @@ void Batcher::account(Lane& lane, const std::vector<Part>& batch, double began_s
     figures.compute.add(took_s);
     figures.batches[rows].add(took_s);
     figures.last_s = at_s;
+    backend::add_figures(figures.members, lane.model->take_figures());
   });
 }
 

@@ -13,7 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "serve/batching/ladder.hpp"
+#include "lockstep/backend/inference/classifier.hpp"
+#include "lockstep/backend/parameters.hpp"
+#include "lockstep/device/device.hpp"
 #include "serve/batching/statistics.hpp"
 
 namespace lockstep::serve {
@@ -36,8 +38,10 @@ struct RowsJob {
 /// What computes one version of a model, and the rows that wait for it. Made, and given up, by the
 /// thread that computes.
 struct Lane {
-  std::unique_ptr<backend::Parameters> parameters;
-  std::unique_ptr<Ladder> ladder;
+  std::vector<std::unique_ptr<backend::Parameters>> parameters;  ///< of each network
+  std::unique_ptr<backend::Classifier> model;                    ///< takes batches of any rows
+  std::size_t batch = 0;                                         ///< rows that it gets, at most
+  device::PinnedBuffer images;                                   ///< [batch, row_bytes]
   std::size_t row_bytes = 0, classes = 0;
   std::shared_ptr<Statistics> statistics;
   // The batcher's:

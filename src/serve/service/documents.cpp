@@ -21,6 +21,11 @@ Json statistics_of(const Version& version, const ModelFigures& figures) {
   Json batches = Json::array();
   for (const auto& [rows, tally] : figures.batches)
     batches.push_back({{"batch_size", rows}, {"compute_infer", in_ns(tally)}});
+  Json members = Json::array();
+  for (const backend::MemberFigures& member : figures.members)
+    members.push_back({{"name", member.name},
+                       {"inference_count", member.rows},
+                       {"compute_infer", in_ns({member.runs, member.seconds})}});
   return {{"name", version.name()},
           {"version", version.number()},
           {"last_inference", static_cast<std::uint64_t>(figures.last_s * 1e3)},
@@ -35,7 +40,8 @@ Json statistics_of(const Version& version, const ModelFigures& figures) {
             {"compute_output", in_ns(figures.output)},
             {"cache_hit", in_ns({})},
             {"cache_miss", in_ns({})}}},
-          {"batch_stats", batches}};
+          {"batch_stats", batches},
+          {"member_stats", members}};
 }
 
 }  // namespace
@@ -81,14 +87,15 @@ std::string config_document(const Version& version) {
       {{"name", version.name()},
        {"platform", "lockstep"},
        {"backend", "lockstep"},
-       {"max_batch_size", version.lane->ladder->largest()},
+       {"max_batch_size", version.lane->batch},
        {"input",
         {{{"name", pixels_input},
           {"data_type", "TYPE_UINT8"},
           {"dims", {input.height, input.width, input.channels}}},
          {{"name", files_input}, {"data_type", "TYPE_STRING"}, {"dims", {1}}, {"optional", true}}}},
        {"output", {output(logits_output), output(probabilities_output)}},
-       {"dynamic_batching", {{"max_queue_delay_microseconds", 0}}}});
+       {"dynamic_batching", {{"max_queue_delay_microseconds", 0}}},
+       {"parameters", {{"model", {{"string_value", version.text()}}}}}});
 }
 
 std::string index_document(const Repository& repository) {

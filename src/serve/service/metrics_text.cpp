@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include <fmt/core.h>
@@ -38,6 +39,19 @@ void show_durations(PrometheusPage& page, const std::vector<Shown>& models) {
   }
 }
 
+/// One metric of each network of models that have several.
+template <class Value>
+void each_member(PrometheusPage& page, const std::vector<Shown>& models, const char* name,
+                 const char* help, const Value& value) {
+  if (std::ranges::all_of(models, [](const Shown& one) { return one.figures.members.empty(); }))
+    return;
+  page.metric(name, "counter", help);
+  for (const Shown& one : models)
+    for (const backend::MemberFigures& member : one.figures.members)
+      page.sample(static_cast<double>(value(member)),
+                  {{"model", one.model}, {"member", member.name}});
+}
+
 }  // namespace
 
 std::string metrics_text(const Repository& repository, const Batcher& batcher, bool ready) {
@@ -70,6 +84,11 @@ std::string metrics_text(const Repository& repository, const Batcher& batcher, b
   each(page, models, "serve_refused_requests_total", "counter",
        "Of these: because too many images waited.",
        [](const Shown& one) { return one.figures.refused; });
+  each_member(page, models, "serve_member_rows_total",
+              "Images that a network of a model with several was asked for.",
+              [](const backend::MemberFigures& member) { return member.rows; });
+  each_member(page, models, "serve_member_seconds_total", "Time in that network.",
+              [](const backend::MemberFigures& member) { return member.seconds; });
   show_durations(page, models);
   return std::move(page.text);
 }

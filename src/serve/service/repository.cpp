@@ -1,9 +1,11 @@
 #include "serve/service/repository.hpp"
 
+#include <cstring>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -18,6 +20,12 @@ void say_that_old_stays(const std::string& name, const std::exception& error) {
                         error.what()));
 }
 
+std::vector<FileStamp> stamps_of(const ModelSource::Files& files) {
+  std::vector<FileStamp> stamps;
+  for (const std::filesystem::path& file : files) stamps.push_back(stamp_of(file));
+  return stamps;
+}
+
 }  // namespace
 
 struct Repository::Entry {
@@ -27,8 +35,8 @@ struct Repository::Entry {
   std::atomic<bool> loading{false};
   std::size_t loads = 0;  ///< begun; the last one's number
   // Of the thread that looks:
-  std::filesystem::path path;
-  std::optional<FileStamp> stamp;
+  ModelSource::Files files;
+  std::vector<FileStamp> stamps;
   std::string problem;  ///< that was told last
 };
 
@@ -38,7 +46,7 @@ class Repository::Loading {
   Loading(Entry& entry, ModelFile file, const ServeSpec& spec)
       : entry_(entry),
         file_(std::move(file)),
-        version_(std::make_shared<Version>(entry.source.name, ++entry.loads, file_, spec)),
+        version_(std::make_shared<Version>(entry.source, ++entry.loads, file_, spec)),
         lane_(std::make_shared<Lane>()) {
     lane_->row_bytes = version_->row_bytes();
     lane_->classes = version_->classes();
@@ -48,34 +56,67 @@ class Repository::Loading {
 
   /// True once the version can be used.
   bool step(backend::Backend& backend) {
-    const nn::Network& network = file_.model.about.network;
-    if (!lane_->parameters) {
-      lane_->parameters = backend.make_parameters(network, file_.program.precision);
-      model::put_weights(file_.model, *lane_->parameters);
-      file_.model.weights.clear();
+    if (const std::size_t next = lane_->parameters.size(); next < file_.members.size()) {
+      MemberFile& member = file_.members[next];
+      lane_->parameters.push_back(
+          backend.make_parameters(member.model.about.network, member.program.precision));
+      model::put_weights(member.model, *lane_->parameters.back());
+      member.model.weights.clear();
       return false;
     }
-    if (!lane_->ladder) {
-      lane_->ladder = std::make_unique<Ladder>(backend, network, file_.program, *lane_->parameters);
+    if (const std::size_t next = ladders_.size(); next < file_.members.size()) {
+      const MemberFile& member = file_.members[next];
+      ladders_.push_back(std::make_unique<backend::Ladder>(
+          backend, member.model.about.network, member.program, *lane_->parameters[next]));
       return false;
     }
-    return lane_->ladder->prepare();
+    for (const auto& ladder : ladders_)
+      if (!ladder->prepare()) return false;
+    for (std::size_t m = 0; m < ladders_.size(); ++m) tell(file_.members[m], *ladders_[m]);
+    combine(backend.device());
+    return true;
   }
 
   std::shared_ptr<const Version> finished() {
     version_->lane = lane_;
-    std::vector<std::uint64_t> sizes(lane_->ladder->sizes().begin(), lane_->ladder->sizes().end());
-    log::info(fmt::format("{}: version {}, {} steps: batches of {} rows give equal bits",
-                          version_->name(), version_->number(), version_->steps(),
-                          join(sizes, ", ")));
     return version_;
   }
 
  private:
+  void tell(const MemberFile& member, const backend::Ladder& ladder) const {
+    std::vector<std::uint64_t> sizes(ladder.sizes().begin(), ladder.sizes().end());
+    log::info(fmt::format("{}: version {}, {}{} steps: batches of {} rows give equal bits",
+                          version_->name(), version_->number(),
+                          file_.members.size() > 1 ? member.name + ", " : "", member.model.steps,
+                          join(sizes, ", ")));
+  }
+
+  void combine(device::Device& device) {
+    lane_->batch = ladders_.front()->largest();
+    if (ladders_.size() == 1) {
+      lane_->model = std::move(ladders_.front());
+    } else {
+      lane_->batch = file_.members.front().program.batch;
+      std::vector<backend::Member> members;
+      for (std::size_t m = 0; m < ladders_.size(); ++m)
+        members.push_back({file_.members[m].name, std::move(ladders_[m])});
+      lane_->model =
+          std::make_unique<backend::Combined>(std::move(members),
+                                              backend::CombinedSpec{.stages = file_.stages,
+                                                                    .row_bytes = lane_->row_bytes,
+                                                                    .outputs = lane_->classes,
+                                                                    .batch = lane_->batch},
+                                              device);
+    }
+    lane_->images = device.allocate_pinned(lane_->batch * lane_->row_bytes);
+    std::memset(lane_->images.data(), 0, lane_->images.size());
+  }
+
   Entry& entry_;
   ModelFile file_;
   std::shared_ptr<Version> version_;
   std::shared_ptr<Lane> lane_;
+  std::vector<std::unique_ptr<backend::Ladder>> ladders_;  ///< of the members
 };
 
 Repository::Repository(const ServeSpec& spec, const std::vector<ModelSource>& sources,
@@ -92,16 +133,16 @@ Repository::~Repository() = default;
 
 void Repository::load() {
   for (const auto& [name, entry] : entries_) {
-    entry->path = entry->source.locate();
-    entry->stamp = stamp_of(entry->path);
-    ModelFile file = entry->source.read(entry->path);
+    entry->files = entry->source.locate();
+    entry->stamps = stamps_of(entry->files);
+    ModelFile file = entry->source.read(entry->files);
     try {
       Loading loading(*entry, std::move(file), spec_);
       while (!loading.step(backend_)) {
       }
       publish(*entry, loading.finished());
     } catch (const InputError& error) {
-      throw InputError(fmt::format("{}: {}", entry->path.string(), error.what()));
+      throw InputError(fmt::format("{}: {}", entry->source.text, error.what()));
     }
   }
 }
@@ -121,14 +162,14 @@ void Repository::look(bool all) {
 
 void Repository::look_at(Entry& entry, bool all) {
   if (entry.loading) return;
-  const std::filesystem::path path = entry.source.locate();
-  const FileStamp stamp = stamp_of(path);
-  if (!all && path == entry.path && stamp == entry.stamp) return;
-  entry.path = path;
-  entry.stamp = stamp;
+  const ModelSource::Files files = entry.source.locate();
+  const std::vector<FileStamp> stamps = stamps_of(files);
+  if (!all && files == entry.files && stamps == entry.stamps) return;
+  entry.files = files;
+  entry.stamps = stamps;
   entry.problem.clear();
   entry.loading = true;
-  const auto loading = std::make_shared<Loading>(entry, entry.source.read(path), spec_);
+  const auto loading = std::make_shared<Loading>(entry, entry.source.read(files), spec_);
   batcher_.between_batches([this, loading] { advance(loading); });
 }
 

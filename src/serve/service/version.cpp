@@ -33,14 +33,16 @@ std::size_t claimed_pixels(std::string_view file, const std::string& what) {
 
 }  // namespace
 
-Version::Version(std::string name, std::size_t number, ModelFile& file, const ServeSpec& spec)
-    : name_(std::move(name)),
+Version::Version(const ModelSource& source, std::size_t number, const ModelFile& file,
+                 const ServeSpec& spec)
+    : name_(source.name),
       number_(std::to_string(number)),
-      steps_(file.model.steps),
+      text_(source.text),
       input_(file.input),
       form_(spec.form),
       stored_(stored_as(spec.form, input_, 1)),
-      augment_(model::evaluation_augment(file.model.about.preparation, input_, stored_)),
+      augment_(
+          model::evaluation_augment(file.members.front().model.about.preparation, input_, stored_)),
       most_pixels_(spec.most_pixels) {
   idle_.push_back(borrow());
 }

@@ -19,10 +19,11 @@ namespace lockstep::serve {
 /// **Thread safety:** all methods.
 class Version {
  public:
-  Version(std::string name, std::size_t number, ModelFile& file, const ServeSpec& spec);
+  Version(const ModelSource& source, std::size_t number, const ModelFile& file,
+          const ServeSpec& spec);
   const std::string& name() const { return name_; }
   const std::string& number() const { return number_; }  ///< "1", "2", ... since the start
-  std::uint64_t steps() const { return steps_; }         ///< of its training
+  const std::string& text() const { return text_; }      ///< see ModelSource
   const data::DataSetInfo& input() const { return input_; }
   std::size_t row_bytes() const { return input_.row_bytes(); }
   std::size_t classes() const { return input_.classes.size(); }
@@ -35,8 +36,7 @@ class Version {
  private:
   std::unique_ptr<data::ImagePreparer> borrow() const;
 
-  const std::string name_, number_;
-  const std::uint64_t steps_;
+  const std::string name_, number_, text_;
   const data::DataSetInfo input_;
   const data::ImageForm form_;
   const data::DataSetInfo stored_;

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "tests/support/networks/sketch.hpp"

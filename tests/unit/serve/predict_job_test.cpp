@@ -9,6 +9,7 @@
 #include <cmath>
 #include <thread>
 
+#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"
@@ -66,7 +67,7 @@ struct Worker {
                       *compiled.parameters};
 
   Predicted work(PredictJob& job, const std::function<bool(double)>& stop) {
-    return job.work({.inference = inference,
+    return job.work({.model = inference,
                      .device = compiled.backend->device(),
                      .readers = 2,
                      .bind_reader = {},

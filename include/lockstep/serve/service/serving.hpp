@@ -8,24 +8,34 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/inference/combined.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/data/loading/image_preparer.hpp"
 #include "lockstep/model/model.hpp"
 
 namespace lockstep::serve {
 
-/// A model as its file holds it, with what computing needs.
-struct ModelFile {
+/// A network as its file holds it, with what computing needs.
+struct MemberFile {
+  std::string name;  ///< in statistics
   model::Model model;
-  data::DataSetInfo input;       ///< with the names of its classes
   backend::ProgramSpec program;  ///< of the largest batch
 };
 
-/// Where a model comes from. Both throw InputError.
+/// A model as its files hold it: one network, or several that answer as one.
+struct ModelFile {
+  std::vector<MemberFile> members;
+  std::vector<backend::Stage> stages;  ///< of the members
+  data::DataSetInfo input;             ///< of all members, with the names of the classes
+};
+
+/// Where a model comes from. Both functions throw InputError.
 struct ModelSource {
-  std::string name;                               ///< in the paths of requests
-  std::function<std::filesystem::path()> locate;  ///< its file, which may be another one later
-  std::function<ModelFile(const std::filesystem::path&)> read;  ///< verifies; on any thread
+  using Files = std::vector<std::filesystem::path>;
+  std::string name;                             ///< in the paths of requests
+  std::string text;                             ///< how its members make it, for people
+  std::function<Files()> locate;                ///< its members' files, which may be others later
+  std::function<ModelFile(const Files&)> read;  ///< verifies; on any thread
 };
 
 /// What clients may ask and wait for.

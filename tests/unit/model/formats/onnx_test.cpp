@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/model/network_text.hpp"

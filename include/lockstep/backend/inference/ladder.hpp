@@ -8,21 +8,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
+#include "lockstep/device/device.hpp"
 
-namespace lockstep::serve {
+namespace lockstep::backend {
 
-/// Programs of one network, for several numbers of rows, that give each row the same bits.
-/// **Thread safety:** none; the thread that computes uses it.
-class Ladder {
+/// Programs of one network, for several numbers of rows, that give each row the same bits. It takes
+/// batches of any number of rows.
+class Ladder final : public Classifier {
  public:
   /// The references must outlive it. `program.batch`: the largest number of rows; the others are
   /// its halves.
-  Ladder(backend::Backend& backend, const nn::Network& network, const backend::ProgramSpec& program,
-         backend::Parameters& parameters);
+  Ladder(Backend& backend, const nn::Network& network, const ProgramSpec& program,
+         Parameters& parameters);
   /// Compiles a size, or runs a batch that compares it: a piece of the preparation, between which
   /// other networks may compute. True once nothing is left.
   bool prepare();
@@ -30,13 +32,11 @@ class Ladder {
   /// is below program.batch where rows of such a batch differ by their place.
   const std::vector<std::size_t>& sizes() const { return sizes_; }
   std::size_t largest() const { return sizes_.back(); }
-  /// Copies row `row` of the next batch, [height, width, channels], to its place.
-  void put(std::size_t row, std::span<const std::uint8_t> pixels);
-  /// Computes the first `rows` of the batch, by the smallest size that holds them, and returns that
-  /// size.
-  std::size_t run(std::size_t rows);
-  /// [classes] of a row, until the next run().
-  std::span<const float> logits(std::size_t row) { return inference_.logits(row); }
+
+  /// Cuts the rows into sizes that take the least time, as the preparation has measured them.
+  void run(const data::Batch& batch) override;
+  Metrics take_metrics() override;
+  std::span<const float> logits(std::size_t row) override;
 
  private:
   /// One batch of a size: image `pattern` at all places or, by the last pattern, all in turns.
@@ -44,15 +44,22 @@ class Ladder {
     std::size_t size, pattern;
   };
   bool passes(const Trial& trial);
-  void compute(std::size_t size, std::size_t rows);
+  void plan_cuts();
+  /// Runs `rows` rows at `images`, of which `readable` may be read, by the program of a size.
+  void compute(const std::uint8_t* images, std::size_t rows, std::size_t readable,
+               std::size_t size);
 
-  std::size_t row_bytes_;
-  backend::Inference inference_;
-  device::PinnedBuffer rows_;
+  const std::size_t row_bytes_, classes_;
+  Inference inference_;
+  device::PinnedBuffer padded_;                    ///< for rows that do not fill their size
   std::vector<std::vector<std::uint8_t>> images_;  ///< of the trials
   std::vector<std::vector<float>> expected_;       ///< the logits of each, once they are known
   std::deque<Trial> trials_;
   std::vector<std::size_t> sizes_;
+  std::map<std::size_t, double> seconds_;  ///< that a batch of each size takes
+  std::vector<std::size_t> next_size_;     ///< [largest + 1]: the size to run when N rows are left
+  std::vector<float> logits_;              ///< [rows, classes]
+  Metrics metrics_;
 };
 
-}  // namespace lockstep::serve
+}  // namespace lockstep::backend

@@ -1,10 +1,5 @@
-#include "lockstep/backend/inference.hpp"
+#include "lockstep/backend/inference/inference.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-
-#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::backend {
@@ -47,27 +42,6 @@ std::span<const float> Inference::logits(std::size_t row) {
     ran_->copy_logits(logits_);
   }
   return std::span(logits_).subspan(row * network_.classes, network_.classes);
-}
-
-std::vector<double> Inference::probabilities(std::size_t row) {
-  const std::span<const float> from = logits(row);
-  const double highest = *std::max_element(from.begin(), from.end());
-  std::vector<double> shares;
-  double sum = 0;
-  for (const double logit : from) sum += shares.emplace_back(std::exp(logit - highest));
-  for (double& share : shares) share /= sum;
-  return shares;
-}
-
-std::size_t Inference::predicted(std::size_t row, std::size_t label) {
-  const std::span<const float> from = logits(row);
-  std::size_t best = label;
-  for (std::size_t k = 0; k < from.size(); ++k) {
-    const bool before_label = arithmetic::outranks(static_cast<std::int32_t>(k), from[k],
-                                                   static_cast<std::int32_t>(label), from[label]);
-    if (before_label && (best == label || from[k] > from[best])) best = k;
-  }
-  return best;
 }
 
 }  // namespace lockstep::backend

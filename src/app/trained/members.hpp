@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/trained/model_words.hpp"
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/inference/combined.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/model/model.hpp"
+
+namespace lockstep::app {
+
+/// One network of a model, as its file holds it.
+struct MemberModel {
+  std::string name;  ///< as it was given
+  std::string file;  ///< the file itself
+  model::Model model;
+  config::Config config;  ///< how its training computed
+};
+
+/// How members are read.
+struct MemberReading {
+  bool average = false;                     ///< the average of the weights
+  std::string precision;                    ///< in place of the training's; may be empty
+  const data::DataSetInfo* rows = nullptr;  ///< says what another program's file leaves open
+};
+
+/// Their files, in the order of the words. Throws InputError where one has no model, or two are the
+/// same file.
+std::vector<std::string> member_files(const ModelWords& words);
+
+/// Reads the networks of a model from its member_files(). Throws InputError naming the file; and
+/// naming two files whose networks take other images, have other classes, or whose images are
+/// prepared in another way.
+std::vector<MemberModel> read_members(const ModelWords& words,
+                                      const std::vector<std::string>& files,
+                                      const MemberReading& reading);
+
+/// What the networks take, with the names of the classes, if one of them or `rows` has them.
+data::DataSetInfo input_of(const std::vector<MemberModel>& members, const data::DataSetInfo* rows);
+
+/// Throws InputError naming a file that does not say how its network's input is normalised.
+void require_normalised(const std::vector<MemberModel>& members);
+
+/// A model that can compute.
+struct RunningModel {
+  std::vector<std::unique_ptr<backend::Parameters>> parameters;
+  std::unique_ptr<backend::Classifier> model;
+  backend::Combined* combined = nullptr;  ///< the same, where it has several networks
+  std::string hash;                       ///< of all weights
+};
+
+/// Compiles the networks for batches of `batch` rows; their weights are moved there. A first stage
+/// runs such batches as they are, so that its rows have the bits that each network gives on its
+/// own; a later one has a ladder of sizes.
+RunningModel run_members(std::vector<MemberModel>& members,
+                         const std::vector<backend::Stage>& stages, backend::Backend& backend,
+                         std::size_t batch);
+
+/// One line of what a member did: "small.h5: 200 rows in 0.31 s, 645 images/s".
+std::string figures_text(const backend::MemberFigures& figures);
+
+}  // namespace lockstep::app

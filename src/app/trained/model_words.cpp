@@ -1,0 +1,108 @@
+#include "app/trained/model_words.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "lockstep/base/error.hpp"
+
+namespace lockstep::app {
+namespace {
+
+constexpr const char *plus_word = "+", *above_word = "above", *else_word = "else",
+                     *auto_word = "auto";
+
+/// A command line that has the words in one argument, as in quotes.
+void require_separate(const std::string& word) {
+  const auto has = [&](const char* inner) { return word.find(inner) != word.npos; };
+  require(!(has(" + ") || has(" above ") || has(" > ")) || std::filesystem::exists(word),
+          fmt::format("'{}': give the words of a model as separate arguments: A.h5 + B.h5, or "
+                      "SMALL.h5 above 0.9 else LARGE.h5",
+                      word));
+}
+
+double threshold_of(const std::string& word) {
+  double number = -1;
+  const char* end = word.data() + word.size();
+  const auto read = std::from_chars(word.data(), end, number);
+  require(read.ec == std::errc() && read.ptr == end && number >= 0 && number <= 1,
+          fmt::format("above: '{}' is not a number from 0 to 1, nor auto", word));
+  return number;
+}
+
+class WordReader {
+ public:
+  WordReader(ModelWords& model, std::vector<std::string>& rest) : model_(model), rest_(rest) {}
+  bool next_is(const char* word) const { return !rest_.empty() && rest_.front() == word; }
+  /// The next word, of which this `after` the others says what it must be.
+  std::string take(const std::string& what) {
+    require(!rest_.empty(), fmt::format("{} ...: {} must follow", model_.text(), what));
+    const std::string word = rest_.front();
+    rest_.erase(rest_.begin());
+    return word;
+  }
+  void take_file(const char* after) {
+    const std::string file = take(fmt::format("after '{}' a file", after));
+    require_separate(file);
+    model_.files.push_back(file);
+  }
+
+ private:
+  ModelWords& model_;
+  std::vector<std::string>& rest_;
+};
+
+}  // namespace
+
+std::string ModelWords::text(bool without_first_stage) const {
+  std::string words;
+  std::size_t file = without_first_stage ? stages.front().members : 0;
+  for (std::size_t s = without_first_stage ? 1 : 0; s < stages.size(); ++s) {
+    for (std::size_t m = 0; m < stages[s].members; ++m)
+      words += (m == 0 ? "" : " + ") + files.at(file++);
+    if (s + 1 == stages.size()) break;
+    words += s == 0 && fits ? fmt::format(" {} {} {} ", above_word, auto_word, else_word)
+                            : fmt::format(" {} {} {} ", above_word, stages[s].above, else_word);
+  }
+  return words;
+}
+
+ModelWords take_model(const std::string& first, std::vector<std::string>& rest) {
+  require_separate(first);
+  ModelWords model{.files = {first}, .stages = {{}}};
+  WordReader words(model, rest);
+  for (;;) {
+    if (words.next_is(plus_word)) {
+      words.take("");
+      words.take_file(plus_word);
+      ++model.stages.back().members;
+    } else if (words.next_is(above_word)) {
+      words.take("");
+      const std::string number = words.take("after 'above' a number");
+      if (number == auto_word) {
+        require(model.stages.size() == 1,
+                "above: only the first number can be auto: find the later ones first");
+        model.fits = true;
+      } else {
+        model.stages.back().above = threshold_of(number);
+      }
+      const std::string word = words.take("'else' and a model");
+      require(word == else_word,
+              fmt::format("{} above {} {} ...: 'else' and a model must follow the number",
+                          model.text(), number, word));
+      words.take_file(else_word);
+      model.stages.emplace_back();
+    } else {
+      return model;
+    }
+  }
+}
+
+void require_fitted(const ModelWords& words) {
+  require(!words.fits,
+          fmt::format("{}: only eval finds the number: it prints the model with it", words.text()));
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/backend/inference/combined.hpp"
+
+namespace lockstep::app {
+
+/// A model as users name it, in one word or several. The words are separate arguments, so that no
+/// file's name can contain them; a file that has such a name is given as ./NAME.
+///   FILE                       a network
+///   FILE + FILE ...            the mean of their probabilities
+///   A above NUMBER else B      what A says where its likeliest class has a probability above
+///                              NUMBER, else what B says; B may have `above` again
+struct ModelWords {
+  std::vector<std::string> files;  ///< as they are given
+  std::vector<backend::Stage> stages;
+  bool fits = false;  ///< the first stage's number is `auto`: eval finds it
+
+  bool is_several() const { return files.size() > 1; }
+  /// The words again; without the first stage, those after its `else`.
+  std::string text(bool without_first_stage = false) const;
+};
+
+/// Takes the words at the front of `rest` that continue the model `first`. Throws InputError that
+/// says what is wrong with them.
+ModelWords take_model(const std::string& first, std::vector<std::string>& rest);
+
+/// Throws InputError where a number must be found first, which only eval does.
+void require_fitted(const ModelWords& words);
+
+/// For the help of commands that take a model.
+inline constexpr const char* several_help =
+    "several files answer as one: FILE + FILE by the mean of their probabilities; SMALL above 0.9 "
+    "else LARGE by the small one where it is surer than that; a file named + is ./+";
+
+}  // namespace lockstep::app

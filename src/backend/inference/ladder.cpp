@@ -1,0 +1,132 @@
+#include "lockstep/backend/inference/ladder.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/rng.hpp"
+
+namespace lockstep::backend {
+namespace {
+
+constexpr std::size_t trial_images = 2;
+
+std::vector<std::uint8_t> noise(std::size_t bytes, std::uint64_t image) {
+  std::vector<std::uint8_t> pixels(bytes);
+  for (std::size_t i = 0; i < bytes; ++i)
+    pixels[i] = static_cast<std::uint8_t>(draw4(1, image, i, Draw::synth).word[0]);
+  return pixels;
+}
+
+/// Of bits, so that equal values that are not numbers agree.
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+const std::uint8_t* pixels_in(const device::PinnedBuffer& buffer) {
+  return reinterpret_cast<const std::uint8_t*>(buffer.data());
+}
+
+}  // namespace
+
+Ladder::Ladder(Backend& backend, const nn::Network& network, const ProgramSpec& program,
+               Parameters& parameters)
+    : row_bytes_(network.input.count()),
+      classes_(network.classes),
+      inference_(backend, network, program, parameters),
+      padded_(backend.device().allocate_pinned(program.batch * row_bytes_)),
+      expected_(trial_images) {
+  std::memset(padded_.data(), 0, padded_.size());
+  for (std::size_t image = 0; image < trial_images; ++image)
+    images_.push_back(noise(row_bytes_, image));
+  for (std::size_t size = program.batch; size > 0; size /= 2)
+    for (std::size_t pattern = 0; pattern <= trial_images; ++pattern)
+      trials_.push_back({size, pattern});
+}
+
+bool Ladder::prepare() {
+  if (trials_.empty()) return true;
+  const Trial trial = trials_.front();
+  trials_.pop_front();
+  if (!passes(trial)) {
+    std::erase_if(trials_, [&](const Trial& other) { return other.size == trial.size; });
+    if (sizes_.empty()) expected_.assign(trial_images, {});  // the next size decides
+  } else if (trial.pattern == trial_images) {
+    sizes_.insert(sizes_.begin(), trial.size);
+  }
+  if (trials_.empty()) plan_cuts();
+  return trials_.empty();
+}
+
+bool Ladder::passes(const Trial& trial) {
+  const auto image_at = [&](std::size_t row) {
+    return trial.pattern < trial_images ? trial.pattern : row % trial_images;
+  };
+  for (std::size_t row = 0; row < trial.size; ++row)
+    std::memcpy(padded_.data() + row * row_bytes_, images_[image_at(row)].data(), row_bytes_);
+  const double began_s = now_s();
+  compute(pixels_in(padded_), trial.size, trial.size, trial.size);
+  const double took_s = now_s() - began_s;
+  if (trial.pattern > 0) {  // the first one may also have compiled
+    double& least_s = seconds_.try_emplace(trial.size, took_s).first->second;
+    least_s = std::min(least_s, took_s);
+  }
+  for (std::size_t row = 0; row < trial.size; ++row) {
+    std::vector<float>& expected = expected_[image_at(row)];
+    const std::span<const float> got = inference_.logits(row);
+    if (expected.empty()) expected.assign(got.begin(), got.end());
+    if (!same_bits(got, expected)) return false;
+  }
+  return true;
+}
+
+/// The least time for each number of rows: a size that holds them all, or a smaller one and then
+/// the least time for the rest.
+void Ladder::plan_cuts() {
+  std::vector<double> least_s(largest() + 1, std::numeric_limits<double>::infinity());
+  next_size_.assign(largest() + 1, largest());
+  least_s[0] = 0;
+  for (std::size_t rows = 1; rows <= largest(); ++rows)
+    for (const std::size_t size : sizes_) {
+      const double takes_s = seconds_.at(size) + least_s[rows - std::min(rows, size)];
+      if (takes_s >= least_s[rows]) continue;
+      least_s[rows] = takes_s;
+      next_size_[rows] = size;
+    }
+}
+
+void Ladder::run(const data::Batch& batch) {
+  check(!next_size_.empty(), "a ladder that is prepared");
+  logits_.resize(batch.rows * classes_);
+  for (std::size_t first = 0; first < batch.rows;) {
+    const std::size_t left = batch.rows - first;
+    const std::size_t size = next_size_[std::min(left, largest())], rows = std::min(left, size);
+    compute(batch.images + first * row_bytes_, rows, batch.capacity - first, size);
+    for (std::size_t row = 0; row < rows; ++row)
+      std::ranges::copy(inference_.logits(row), logits_.data() + (first + row) * classes_);
+    first += rows;
+  }
+  for (std::size_t row = 0; batch.targets != nullptr && row < batch.rows; ++row)
+    count_row(metrics_, logits(row), batch.targets[row]);
+}
+
+Metrics Ladder::take_metrics() { return std::exchange(metrics_, {}); }
+
+std::span<const float> Ladder::logits(std::size_t row) {
+  return std::span(logits_).subspan(row * classes_, classes_);
+}
+
+void Ladder::compute(const std::uint8_t* images, std::size_t rows, std::size_t readable,
+                     std::size_t size) {
+  if (readable < size) {
+    std::memcpy(padded_.data(), images, rows * row_bytes_);
+    images = pixels_in(padded_);
+  }
+  inference_.run({.images = images, .rows = rows, .capacity = size});
+  inference_.logits(0);  // waits for the device, and keeps all
+}
+
+}  // namespace lockstep::backend
