@@ -3,7 +3,7 @@
 // Batches of several sizes, in which a row has the same bits whatever its place and its neighbours.
 // How a batch is cut decides the order of sums, so a program for 1 row may round differently than
 // one for 16, and where threads have different numbers of rows, one place differently than another.
-// Which sizes agree is found by running them: one image at all places, and two images in turns.
+// Which sizes agree is found by running them: one image at all places, and several in turns.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,9 +39,10 @@ class Ladder final : public Classifier {
   std::span<const float> logits(std::size_t row) override;
 
  private:
-  /// One batch of a size: image `pattern` at all places or, by the last pattern, all in turns.
+  /// One batch of a size: an image at all places, or all in turns from this one on.
   struct Trial {
-    std::size_t size, pattern;
+    std::size_t size, image;
+    bool turns;
   };
   bool passes(const Trial& trial);
   void plan_cuts();
