@@ -2,17 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <spawn.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <set>
 
+#include "lockstep/base/child_process.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -22,8 +20,6 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/study/fit/points.hpp"
-
-extern char** environ;
 
 namespace lockstep::study {
 namespace {
@@ -43,26 +39,6 @@ std::optional<Descriptor> lock(const fs::path& folder, const Measurement& step) 
   // A file system without locks: then only one process may work on the study.
   if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
   return held;
-}
-
-/// Runs a command with its output in `log`; returns its status, or 128 + the signal that ended it.
-int run_command(const std::vector<std::string>& words, const fs::path& log) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  pid_t child = 0;
-  const int failed = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  require(failed == 0, fmt::format("{}: {}", words.front(), std::strerror(failed)));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 std::vector<std::string> launch_words(const PlanSpec& plan, StudyLauncher launcher,
@@ -115,7 +91,7 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
   words.push_back(spec.program);
   for (std::string& word : command_of(folder, plan, step, part.string()))
     words.push_back(std::move(word));
-  const int status = run_command(words, log);
+  const int status = wait_for_child(start_child({.words = words, .log = log})).value();
   if (!fs::exists(part))
     return fmt::format("ended with status {}: {} ({})", status, last_line(log), log.string());
   if (const std::string wrong = incomplete(part, plan, step); !wrong.empty())
