@@ -9,7 +9,7 @@ const std::vector<ConfigKey>& config_keys() {
     std::vector<ConfigKey> keys;
     for (const auto& section :
          {run_keys(), model_keys(), data_keys(), optim_keys(), eval_keys(), checkpoint_keys(),
-          comm_keys(), sync_keys(), clock_keys(), watch_keys(), metrics_keys()})
+          comm_keys(), sync_keys(), clock_keys(), watch_keys(), metrics_keys(), cost_keys()})
       keys.insert(keys.end(), section.begin(), section.end());
     return keys;
   }();

@@ -17,6 +17,7 @@ struct Taker {
   void operator()(const EpochRecord& epoch) const { course.epochs.push_back(epoch); }
   void operator()(const RanksRecord&) const {}
   void operator()(const CheckpointRecord&) const {}
+  void operator()(const LedgerRecord&) const {}
   void operator()(const EndRecord& end) const { course.end = end; }
 };
 

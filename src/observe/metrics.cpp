@@ -36,7 +36,7 @@ using File = Owned<int, ::close, -1>;
   fail_by_system(fmt::format("{} cannot {}", path.string(), what), errno);
 }
 
-/// The lines of starts, ends and checkpoints after the first `keep_bytes` bytes.
+/// The lines of starts, ends, checkpoints and ledgers after the first `keep_bytes` bytes.
 std::string what_happened(const std::filesystem::path& path, std::uint64_t keep_bytes) {
   std::istringstream lines(read_text(path).substr(keep_bytes));
   std::string kept;
@@ -46,7 +46,8 @@ std::string what_happened(const std::filesystem::path& path, std::uint64_t keep_
       const std::optional<Record> record = parse_record(line);
       if (record && (std::holds_alternative<StartRecord>(*record) ||
                      std::holds_alternative<EndRecord>(*record) ||
-                     std::holds_alternative<CheckpointRecord>(*record)))
+                     std::holds_alternative<CheckpointRecord>(*record) ||
+                     std::holds_alternative<LedgerRecord>(*record)))
         kept += line + '\n';
     } catch (const InputError&) {
       continue;  // a damaged line, which is cut away

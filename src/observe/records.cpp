@@ -102,6 +102,7 @@ std::optional<Record> parse_record(std::string_view line) {
   if (kind == "epoch") return fields_from_json<EpochRecord>(json);
   if (kind == "ranks") return fields_from_json<RanksRecord>(json);
   if (kind == "checkpoint") return fields_from_json<CheckpointRecord>(json);
+  if (kind == "ledger") return fields_from_json<LedgerRecord>(json);
   if (kind == "end") return fields_from_json<EndRecord>(json);
   return std::nullopt;
 }

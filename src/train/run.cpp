@@ -123,6 +123,8 @@ observe::StartRecord start_record(const RunParts& parts, const RunStart& start) 
   record.directory = std::filesystem::current_path(gone).string();
   record.job = spec.allocation.job;
   record.ranks = static_cast<std::uint64_t>(spec.grid.ranks());
+  record.cores = parts.ledger.hardware().cores;
+  record.gpus = parts.ledger.hardware().gpus;
   for (std::size_t node = 0; node < spec.nodes.count(); ++node)
     record.hosts.push_back(spec.nodes.name_of(node));
   record.devices = gather_devices(parts.backend, parts.control);
@@ -230,6 +232,7 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   TrainerSpec trainer_spec = prepared.trainer_spec();
   trainer_spec.make_exchange = spec.make_exchange;
   Trainer trainer(trainer_spec, prepared.backend(), prepared.reducing());
+  Ledger ledger(spec, control);
   const RunParts parts{.spec = spec,
                        .config = config,
                        .backend = prepared.backend(),
@@ -237,7 +240,8 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
                        .control = control,
                        .files = files,
                        .data = data,
-                       .trainer = trainer};
+                       .trainer = trainer,
+                       .ledger = ledger};
   begin_state(start, parts);
   files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);

@@ -50,6 +50,7 @@ struct Config {
   std::string out;
   std::string resume;
   std::uint64_t stop_after = 0;
+  std::string notify;
 
   struct Model {
     nn::Shortcut shortcut = nn::Shortcut::family_default;
@@ -175,6 +176,10 @@ struct Config {
     std::string textfile, listen;
     bool tensorboard = false;
   } metrics;
+
+  struct Cost {
+    double per_core_hour = 0, per_gpu_hour = 0;
+  } cost;
 };
 
 /// Sets one key from the text of a command line. Throws InputError for an unknown key, naming it

@@ -19,10 +19,10 @@ namespace lockstep::observe {
 class MetricsLog final : public Sink {
  public:
   /// Opens or creates the file and cuts it after its first `keep_bytes` bytes: a resumed run writes
-  /// the lines after them again. Starts, ends and checkpoints after the cut are kept: they did
-  /// happen. `require_writer` is called by the thread before it writes, and throws Error when this
-  /// process may not write any more; `before_wait` by write() and add(), each time before they wait
-  /// for the file system.
+  /// the lines after them again. Starts, ends, checkpoints and ledgers after the cut are kept: they
+  /// did happen. `require_writer` is called by the thread before it writes, and throws Error when
+  /// this process may not write any more; `before_wait` by write() and add(), each time before they
+  /// wait for the file system.
   MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
              std::function<void()> require_writer = {}, std::function<void()> before_wait = {});
   ~MetricsLog() override;

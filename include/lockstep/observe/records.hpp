@@ -11,22 +11,16 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/observe/form.hpp"
+#include "lockstep/observe/ledger.hpp"
+
 /// What a run says while it goes, one record at a time, and the lines of JSON that keep it. A
 /// record lists its fields once, in `fields`; writing and reading both follow that list, so each
 /// field has its name and form in one place. A reader skips records and fields that it does not
 /// know; fields marked `later` may be missing, because older programs did not write them. Except
-/// for starts, ends, ranks, checkpoints and fields whose names end in _ms, _per_s or _bytes, a
-/// resumed run writes the same lines as an uninterrupted one.
+/// for starts, ends, ranks, checkpoints, ledgers and fields whose names end in _ms, _per_s or
+/// _bytes, a resumed run writes the same lines as an uninterrupted one.
 namespace lockstep::observe {
-
-/// How a number is written. A mean, rate or share that is not finite is null.
-enum class Form {
-  plain,
-  mean,   ///< 9 significant digits
-  share,  ///< 6 decimals
-  ms,     ///< 3 decimals
-  rate    ///< 1 decimal
-};
 
 /// Where one step's time went, on one rank. The parts add up to the time by the host's clock from
 /// the end of the step before it (or from its beginning, after a checkpoint or a validation) to its
@@ -64,8 +58,9 @@ struct StartRecord {
   std::string directory;        ///< from which it was given: its relative paths begin there
   std::string job;              ///< the Slurm job's number; empty outside one
   std::uint64_t ranks = 1;
-  std::vector<std::string> hosts;    ///< of the nodes, by their first ranks
-  std::vector<std::string> devices;  ///< what computes, each once
+  std::uint64_t cores = 0, gpus = 0;  ///< that the ranks have, each once; 0: unknown, or none
+  std::vector<std::string> hosts;     ///< of the nodes, by their first ranks
+  std::vector<std::string> devices;   ///< what computes, each once
   std::string model, precision;
   std::uint64_t parameters = 0;         ///< learned numbers
   std::uint64_t batch = 0;              ///< rows of a step, over all ranks
@@ -87,6 +82,8 @@ struct StartRecord {
     visit.later("directory", self.directory);
     visit.later("job", self.job);
     visit.later("ranks", self.ranks);
+    visit.later("cores", self.cores);
+    visit.later("gpus", self.gpus);
     visit.later("hosts", self.hosts);
     visit.later("devices", self.devices);
     visit.later("model", self.model);
@@ -318,7 +315,7 @@ struct EndRecord {
 };
 
 using Record = std::variant<StartRecord, ResumeRecord, StepRecord, EpochRecord, RanksRecord,
-                            CheckpointRecord, EndRecord>;
+                            CheckpointRecord, LedgerRecord, EndRecord>;
 
 std::string to_json(const Record& record);  ///< one line, without its end
 

@@ -37,6 +37,8 @@ struct Summary {
   std::uint64_t samples = 0;   ///< rows that training has seen
   StartRecord start = {};      ///< run_id, build, hosts, ... of the newest start
   std::uint64_t ended_ms = 0;  ///< since 1970
+  /// Of all starts; to_best: up to the end of the epoch of `best`.
+  std::optional<LedgerSum> ledger = std::nullopt, ledger_to_best = std::nullopt;
 
   static void fields(auto& self, auto&& visit) {
     visit("model", self.model);
@@ -57,6 +59,8 @@ struct Summary {
     visit.later("samples", self.samples);
     visit.later("start", self.start);
     visit.later("ended_ms", self.ended_ms);
+    visit.later("ledger", self.ledger);
+    visit.later("ledger_to_best", self.ledger_to_best);
   }
   bool finished() const { return status == "finished"; }
 };

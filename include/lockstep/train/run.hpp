@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/grid.hpp"
@@ -49,8 +51,11 @@ struct RunSpec {
   double started_s = 0;  ///< now_s() when the process began
   bool dry_run = false;  ///< only say what the run would be; it writes nothing
   Allocation allocation;
-  comm::Grid grid;                           ///< this rank's place; of all ranks
-  comm::Nodes nodes;                         ///< of all ranks
+  comm::Grid grid;             ///< this rank's place; of all ranks
+  comm::Nodes nodes;           ///< of all ranks
+  cluster::CpuSet cores;       ///< of this rank, each by one of its processors; empty: unknown
+  std::string gpu_pci_bus_id;  ///< of this rank; empty without one
+  std::filesystem::path machine_root = "/";  ///< precedes /sys, where energy is read
   liveness::Heartbeat* heartbeat = nullptr;  ///< leaves its post-mortem in the run's directory
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
 };

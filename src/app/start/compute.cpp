@@ -1,5 +1,7 @@
 #include "app/start/compute.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "app/start/bound_rank.hpp"
@@ -84,8 +86,8 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
 
 Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   const ChosenGpu gpu = choose_gpu(launch.rank, request.backend, request.share_gpu);
-  const RankPlan placed =
-      plan_rank(launch, cluster::look_at_machine(), request.threads, gpu.pci_bus_id);
+  const cluster::Machine machine = cluster::look_at_machine();
+  const RankPlan placed = plan_rank(launch, machine, request.threads, gpu.pci_bus_id);
   if (!gpu.pci_bus_id.empty() && !request.share_gpu) cluster::require_own_gpus(placed.gpus);
   const cluster::Plan& plan = placed.plan;
   for (const std::string& remark : plan.remarks)
@@ -109,6 +111,10 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   compute.bind_worker = [cpus = plan.loader] {
     if (!cpus.empty()) cluster::bind_thread(cpus);
   };
+  for (const cluster::CpuSet& core : machine.cores)
+    if (!cluster::common(core, plan.share).empty()) compute.cores.push_back(core.front());
+  std::ranges::sort(compute.cores);
+  compute.gpu_pci_bus_id = gpu.pci_bus_id;
   compute.spare_cores = plan.loader_shares_cores ? 0 : plan.loader.size();
   return compute;
 }

@@ -9,6 +9,7 @@
 
 #include "app/start/launch.hpp"
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
 #include "lockstep/comm/worlds/nccl.hpp"
 
@@ -32,6 +33,9 @@ struct Compute {
   std::unique_ptr<backend::Backend> backend;
   std::function<void()> bind_worker;  ///< binds the calling loader thread
   std::size_t spare_cores = 0;        ///< logical processors that no compute thread uses
+  /// The physical cores of which this rank has processors, each by its first one.
+  cluster::CpuSet cores;
+  std::string gpu_pci_bus_id;  ///< empty without a GPU
   /// On rank 0 reports the binding of all ranks as JSON, including where the pages of this rank's
   /// loader are, if it has filled any. Collective. Throws InputError when a binding was required
   /// and the pages are elsewhere.

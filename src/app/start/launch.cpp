@@ -9,6 +9,7 @@
 #include "lockstep/comm/worlds/mpi_library.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 #include "lockstep/observe/metrics.hpp"
+#include "lockstep/train/ending/notify.hpp"
 
 namespace lockstep::app {
 
@@ -89,9 +90,10 @@ cluster::RankInfo rank_by_environment() {
 liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
   const auto end = [](int status) {
     const bool lost = status == status_lost_rank;
-    observe::end_metrics({.status = "failed",
-                          .reason = lost ? "another rank was lost: see post-mortem.json"
-                                         : "another rank failed: see post-mortem.json"});
+    const char* reason = lost ? "another rank was lost: see post-mortem.json"
+                              : "another rank failed: see post-mortem.json";
+    observe::end_metrics({.status = "failed", .reason = reason});
+    train::give_notice(train::short_notice_s, "failed", reason);
     std::_Exit(status);
   };
   return {rank.host, silence_s, deadline_s, status_lost_rank, end, activity};

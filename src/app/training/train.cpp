@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 
@@ -6,6 +8,7 @@
 #include "app/status.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/train/ending/notify.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/run.hpp"
 
@@ -18,15 +21,31 @@ struct Asked {
   bool dry_run = false;
 };
 
+/// Collective: a rank that ends with another status than 0 lets a launcher end rank 0.
+void tell_end(Launch& launch, const config::Config& config, const char* status) {
+  train::give_notice(std::min(train::notice_limit_s, config.comm.deadline_s / 2), status, "");
+  if (!config.notify.empty()) launch.control->barrier("the command of --notify");
+}
+
 int train_model(Launch& launch, Asked asked) {
   const auto& [config, recipe, dry_run] = asked;
   require(!dry_run || config.resume != "auto",
           "--dry-run measures a run from its beginning: leave out --resume auto");
-  TrainingStart start = start_training(launch, std::move(asked.config), recipe);
-  start.spec.dry_run = dry_run;
-  const train::Outcome outcome =
-      train::run_training(start.spec, *start.compute.backend, *start.communicator, *launch.control);
-  return outcome == train::Outcome::stopped ? status_stopped : status_done;
+  if (!dry_run && rank_by_environment().rank == 0) train::arm_notice(config.notify);
+  try {
+    TrainingStart start = start_training(launch, std::move(asked.config), recipe);
+    start.spec.dry_run = dry_run;
+    const bool stopped =
+        train::run_training(start.spec, *start.compute.backend, *start.communicator,
+                            *launch.control) == train::Outcome::stopped;
+    tell_end(launch, start.spec.config, stopped ? "stopped" : "finished");
+    return stopped ? status_stopped : status_done;
+  } catch (const std::exception& error) {
+    // The other ranks give this one some seconds to speak first.
+    train::give_notice(launch.rank.world > 1 ? train::short_notice_s : train::notice_limit_s,
+                       "failed", error.what());
+    throw;
+  }
 }
 
 }  // namespace

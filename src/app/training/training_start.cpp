@@ -132,6 +132,8 @@ TrainingStart start_training(Launch& launch, config::Config config,
                 .allocation = allocation,
                 .grid = grid,
                 .nodes = launch.nodes,
+                .cores = start.compute.cores,
+                .gpu_pci_bus_id = start.compute.gpu_pci_bus_id,
                 .heartbeat = launch.heartbeat.get()};
   return start;
 }

@@ -92,6 +92,12 @@ std::vector<ConfigKey> run_keys() {
       key("stop-after", &C::stop_after,
           "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM (0: never)")
           .bookkeeping(),
+      key("notify", &C::notify,
+          "command of the shell that rank 0 runs once when training ends, for 10 s at most; $1 and "
+          "$LOCKSTEP_STATUS are finished, stopped, diverged or failed, $2 and $LOCKSTEP_RUN the "
+          "run's folder (empty before it has one), $3 and $LOCKSTEP_REASON why; for a page: "
+          "'lockstep report \"$2\" -o page.html'")
+          .bookkeeping(),
   };
 }
 

@@ -21,6 +21,7 @@ std::vector<ConfigKey> comm_keys();
 std::vector<ConfigKey> sync_keys();
 std::vector<ConfigKey> clock_keys();
 std::vector<ConfigKey> metrics_keys();
+std::vector<ConfigKey> cost_keys();
 std::vector<ConfigKey> watch_keys();  ///< liveness, walltime, audit, binding, preflight
 
 // Conditions of several sections.

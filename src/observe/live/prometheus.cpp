@@ -89,6 +89,16 @@ void show(Page& page, const RanksRecord& ranks) {
   RanksRecord::fields(ranks, PartSamples{page});
 }
 
+void show(Page& page, const LedgerSum& used) {
+  if (used.records == 0) return;
+  page.counter("core_hours_total", "Core-hours of this start.", used.core_hours);
+  page.counter("gpu_hours_total", "GPU-hours of this start.", used.gpu_hours);
+  if (used.cost) page.counter("cost_total", "By the keys cost.*, of this start.", *used.cost);
+  page.metric("energy_joules_total", "counter", "Energy by its source, of this start.");
+  for (const EnergyFigure& figure : used.energy)
+    if (figure.joules) page.sample(*figure.joules, {{"source", figure.source}});
+}
+
 }  // namespace
 
 struct PrometheusText::State {
@@ -100,6 +110,7 @@ struct PrometheusText::State {
   StepTimes spent;  // by the steps of this start
   std::uint64_t checkpoints = 0, bad_rows = 0;
   double blocked_ms = 0, validation_ms = 0;
+  std::vector<LedgerRecord> ledger;
 };
 
 PrometheusText::PrometheusText() : state_(std::make_unique<State>()) {}
@@ -131,6 +142,8 @@ void PrometheusText::take(const CheckpointRecord& record) {
   state_->checkpoint = record;
 }
 
+void PrometheusText::take(const LedgerRecord& record) { state_->ledger.push_back(record); }
+
 std::string PrometheusText::text() const {
   const std::scoped_lock lock(mutex_);
   const State& now = *state_;
@@ -151,6 +164,7 @@ std::string PrometheusText::text() const {
                static_cast<double>(now.checkpoints));
   page.counter("checkpoint_blocked_seconds_total", "Time that training waited for checkpoints.",
                s_of(now.blocked_ms));
+  show(page, sum_of(now.ledger));
   if (now.checkpoint)
     page.gauge("checkpoint_step", "Step of the newest checkpoint on the disk.",
                static_cast<double>(now.checkpoint->step));

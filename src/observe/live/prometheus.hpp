@@ -28,6 +28,7 @@ class PrometheusText final : public Sink {
   void take(const EpochRecord& record);
   void take(const RanksRecord& record);
   void take(const CheckpointRecord& record);
+  void take(const LedgerRecord& record);
   void take(const ResumeRecord&) {}
   void take(const EndRecord&) {}
 

@@ -33,6 +33,7 @@ void add_run(const RunStory& run, bool alone, Document& document) {
     document.add({Heading{run.name}});
   }
   document.add(starts_section(run));
+  document.add(ledger_section(run));
   document.add(job_section(run));
   document.add(reproduce_section(run));
 }

@@ -35,10 +35,38 @@ RanksRecord joined(const RanksRecord& before, RanksRecord now) {
   return now;
 }
 
+/// The time of the newest start that no record has.
+void add_rest_of_start(RunStory& story) {
+  if (story.starts.empty() || story.starts.back().start.cores == 0) return;
+  const Beginning& one = story.starts.back();
+  const double rest_s = one.seconds() - one.ledger_s;
+  constexpr double telling_s = 0.5;  // an end comes a moment after its ledger
+  if (rest_s < telling_s) return;
+  observe::LedgerRecord rest{.epoch = 0,
+                             .step = story.steps,
+                             .seconds = rest_s,
+                             .cores = one.start.cores,
+                             .gpus = one.start.gpus,
+                             .machines = 1,
+                             .cost = std::nullopt,
+                             .energy = {}};
+  if (!story.ledger.empty()) {
+    rest.machines = story.ledger.back().machines;
+    rest.energy = story.ledger.back().energy;
+  }
+  for (observe::EnergyFigure& figure : rest.energy) {
+    figure = {.source = figure.source, .counts = figure.counts};
+    figure.machines = rest.machines;
+    figure.why = "the last part of a start is not in its records";
+  }
+  story.ledger.push_back(std::move(rest));
+}
+
 struct StoryTaker {
   RunStory& story;
 
   void operator()(const observe::StartRecord& start) const {
+    add_rest_of_start(story);
     story.starts.push_back({start, std::nullopt, start.time_ms});
     story.measured = {};
     story.rows = 0;
@@ -64,6 +92,10 @@ struct StoryTaker {
     story.ranks = story.ranks ? joined(*story.ranks, ranks) : ranks;
   }
   void operator()(const observe::CheckpointRecord& one) const { story.checkpoints.push_back(one); }
+  void operator()(const observe::LedgerRecord& one) const {
+    story.ledger.push_back(one);
+    if (!story.starts.empty()) story.starts.back().ledger_s += one.seconds;
+  }
   void operator()(const observe::EndRecord& end) const {
     if (!story.starts.empty()) story.starts.back().end = end;
   }
@@ -84,6 +116,7 @@ void read_metrics(const fs::path& path, RunStory& story) {
         if (!story.starts.empty()) story.starts.back().newest_ms = time_ms;
         return true;
       });
+  add_rest_of_start(story);
   if (strange.count == 0) return;
   require(any, observe::describe(strange, path));
   story.notes.push_back(observe::describe(strange, path));

@@ -22,6 +22,7 @@ struct Beginning {
   observe::StartRecord start;
   std::optional<observe::EndRecord> end;
   std::uint64_t newest_ms = 0;  ///< of its newest record
+  double ledger_s = 0;          ///< of its time that the ledger has
   double seconds() const;       ///< from its first record to its newest one
 };
 
@@ -33,6 +34,9 @@ struct RunStory {
   std::vector<observe::ResumeRecord> resumes;
   std::vector<observe::EpochRecord> epochs;
   std::vector<observe::CheckpointRecord> checkpoints;
+  /// With a record for the end of each start that left none: its time, without energy. Empty where
+  /// the program did not record what the ranks had.
+  std::vector<observe::LedgerRecord> ledger;
   Bins<Extremes> loss{most_points / 2}, top1{most_points / 2}, step_ms{most_points / 2};
   Bins<PhaseSums> phases{most_columns};
   PhaseSums measured;                         ///< of the steps of the newest start

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
-#include <set>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
-#include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/config/keys.hpp"
 #include "study/runs/run_sections.hpp"
 
@@ -131,36 +129,6 @@ std::string faults_of(const Beginning& one, bool newest) {
   return newest ? "no word of its end" : "ended without a word";
 }
 
-/// Nodes' GPUs, each once: ranks may share one.
-std::size_t gpus_of(const RunStory& run) {
-  std::set<std::pair<std::string, std::string>> gpus;
-  for (const observe::RankBinding& rank : run.bindings)
-    if (!rank.gpu.empty()) gpus.insert({rank.host, rank.gpu});
-  return gpus.size();
-}
-
-/// Of all nodes: a processor that several ranks share counts once. 0: unknown.
-std::size_t cpus_of(const RunStory& run) {
-  std::set<std::pair<std::string, int>> all;
-  try {
-    for (const observe::RankBinding& rank : run.bindings)
-      for (const int cpu : cluster::parse_cpus(rank.share)) all.insert({rank.host, cpu});
-  } catch (const InputError&) {
-    return 0;  // the picture of the nodes says it
-  }
-  return all.size();
-}
-
-/// Hours of all starts, times what they had; the binding is known of the newest start only.
-std::string hours_of(const RunStory& run, std::size_t count) {
-  double seconds = 0;
-  for (const Beginning& one : run.starts) {
-    if (one.start.ranks != run.bindings.size()) return "unknown: a start had other ranks";
-    seconds += one.seconds();
-  }
-  return fmt::format("{:.3f}", seconds / 3600 * static_cast<double>(count));
-}
-
 }  // namespace
 
 std::string utc_text(std::uint64_t ms) {
@@ -254,15 +222,10 @@ std::vector<Block> job_section(const RunStory& run) {
                 {"Number of Nodes", std::to_string(nodes)},
                 {"Number of GPUs", std::to_string(gpus_of(run))},
                 {"Hosts", join(one.start.hosts, ", ")}};
-  if (const std::size_t cpus = cpus_of(run))
-    table.rows.push_back({"CPU-hours, all starts", hours_of(run, cpus)});
-  if (const std::size_t gpus = gpus_of(run))
-    table.rows.push_back({"GPU-hours, all starts", hours_of(run, gpus)});
-  table.rows.push_back({"Total Energy Consumed", "not measured: a run reads no energy counter"});
+  for (std::vector<std::string>& row : used_rows(run)) table.rows.push_back(std::move(row));
   table.caption =
       "The fields that centres ask for in a job report. Where the run was killed, its end is that "
-      "of its newest record. A CPU is a logical processor that a rank may use. Step Id, User, "
-      "Slurm Account and the utilisation of SMs and memory "
+      "of its newest record. Step Id, User, Slurm Account and the utilisation of SMs and memory "
       "are not recorded.";
   return {Heading{"Job report"}, table};
 }

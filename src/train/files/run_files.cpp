@@ -8,6 +8,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/liveness/post_mortem.hpp"
+#include "lockstep/train/ending/notify.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -51,6 +52,7 @@ void RunFiles::claim(const RunStart& start) {
   }
   directory_ = RunDirectory(control_.broadcast(path, "run directory"));
   checkpoints_ = model::CheckpointDirectory(directory_.checkpoints(), config_.checkpoint.keep);
+  note_run(directory_.root());
   if (spec_.heartbeat) spec_.heartbeat->leave_post_mortem_in(directory_.root());
   if (!is_root()) return;
   // Another run may have written here before this one had the lock.

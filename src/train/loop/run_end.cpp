@@ -5,6 +5,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/train/ending/notify.hpp"
 #include "train/loop/divergence.hpp"
 #include "train/loop/run_loop.hpp"
 
@@ -17,6 +18,7 @@ Outcome RunLoop::stop() {
   const std::filesystem::path checkpoint = files_.checkpoints().path_of(progress_.step);
   save({});
   finish_saves();
+  close_ledger(progress_.epoch + 1);
   const bool time_is_up = stop_policy_.time_is_up(now_s());
   const bool planned = stop_policy_.ends_after(progress_.step);
   log::info(fmt::format("stopped after step {} {}; --resume auto continues from {}", progress_.step,
@@ -24,6 +26,7 @@ Outcome RunLoop::stop() {
                         : planned  ? "as stop-after asked"
                                    : "on a signal",
                         checkpoint.string()));
+  if (is_root()) log::info(observe::ledger_line(ledger_.records(), best_epoch()));
   record_end("stopped", time_is_up ? "the allocation ends soon"
                         : planned  ? "stop-after"
                                    : "a signal");
@@ -33,6 +36,7 @@ Outcome RunLoop::stop() {
 void RunLoop::finish() {
   finish_saves();
   control_.activity.enter(comm::Phase::ending);
+  close_ledger(progress_.epoch);
   const double seconds = now_s() - spec_.started_s;
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!is_root()) return;
@@ -41,10 +45,16 @@ void RunLoop::finish() {
                         observe::reached_line(progress_, newest_validation_, newest_average_),
                         human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
   if (statistics_.steps > 0) log::info(observe::times_line(statistics_));
+  log::info(observe::ledger_line(ledger_.records(), best_epoch()));
   log::info(
       fmt::format("{}: config.toml decisions.toml metrics.jsonl binding.json summary.json "
                   "checkpoints/",
                   files_.directory().root().string()));
+}
+
+/// What came after the last epoch's record, too. Collective.
+void RunLoop::close_ledger(std::uint64_t epoch) {
+  files_.records().write(ledger_.record(epoch, progress_.step));
 }
 
 /// The exception continues to main, and is what counts: that nothing can be written any more, or
@@ -54,6 +64,7 @@ void RunLoop::record_failure(const std::exception& error) {
   try {
     if (diverged) finish_saves();  // all ranks find it in the same step
     files_.require_newest();
+    files_.records().write(ledger_.record_alone(progress_.epoch + 1, progress_.step));
     const auto end = record_end(diverged ? "diverged" : "failed", error.what());
     if (is_root()) write_summary(end, static_cast<double>(peak_resident_bytes()));
   } catch (const std::exception&) {
@@ -67,6 +78,7 @@ observe::EndRecord RunLoop::record_end(const std::string& status, const std::str
                                .steps = progress_.step,
                                .epochs = progress_.epoch,
                                .seconds = now_s() - spec_.started_s};
+  note_end(status, reason);
   files_.records().write(end);
   return end;
 }
@@ -93,6 +105,9 @@ void RunLoop::write_summary(const observe::EndRecord& end, double peak_bytes) {
   summary.samples = data_.rows_until(progress_.epoch, progress_.batch);
   summary.start = files_.start_record();
   summary.ended_ms = observe::unix_ms();
+  summary.ledger = observe::sum_of(ledger_.records());
+  if (summary.best)
+    summary.ledger_to_best = observe::sum_until(ledger_.records(), summary.best->epoch);
   files_.write_summary(summary);
 }
 

@@ -48,6 +48,7 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       files_(parts.files),
       data_(parts.data),
       trainer_(parts.trainer),
+      ledger_(parts.ledger),
       steps_per_epoch_(data_.steps_per_epoch()),
       schedule_(make_schedule(config_, steps_per_epoch_)),
       stop_policy_(stop_spec(spec_, is_root())),
@@ -58,6 +59,7 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       rank_times_(spec_.nodes, config_.data.train) {
   files_.records().subscribe(statistics_);
   if (!is_root()) return;
+  ledger_.add_earlier(files_.directory().metrics());
   log_.emplace(statistics_, progress_, config_.epochs, steps_per_epoch_,
                data_.validation() ? config_.eval.every_epochs : 0);
   files_.records().subscribe(*log_);
@@ -164,6 +166,7 @@ bool RunLoop::finish_epoch() {
     record.validation_ms = now_ms() - validation_began_ms;
   }
   record_epoch(record);
+  files_.records().write(ledger_.record(epoch, progress_.step));
   // Where an average is kept, it is what will be used.
   std::optional<observe::Validation> decisive = record.validation;
   if (record.average) decisive = *record.average;

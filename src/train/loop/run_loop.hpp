@@ -20,6 +20,7 @@
 #include "train/ending/save_schedule.hpp"
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
+#include "train/loop/ledger.hpp"
 
 namespace lockstep::train {
 
@@ -33,6 +34,7 @@ struct RunParts {
   RunFiles& files;
   RunData& data;
   Trainer& trainer;
+  Ledger& ledger;
 };
 
 /// The loop over epochs and steps, with validation, checkpoints and metrics, from one place of the
@@ -104,8 +106,11 @@ class RunLoop {
   bool wants_stop() const;  ///< this rank's wish
   Outcome stop();
   void finish();
+  void close_ledger(std::uint64_t epoch);
   void record_failure(const std::exception& error);
   observe::EndRecord record_end(const std::string& status, const std::string& reason);
+  /// 0: there was no validation.
+  std::uint64_t best_epoch() const { return progress_.best_top1 >= 0 ? progress_.best_epoch : 0; }
   void write_summary(const observe::EndRecord& end, double peak_bytes);
   bool is_root() const { return control_.rank() == 0; }
   static bool due(std::uint64_t count, std::uint64_t every) {
@@ -120,6 +125,7 @@ class RunLoop {
   RunFiles& files_;
   RunData& data_;
   Trainer& trainer_;
+  Ledger& ledger_;
 
   const std::uint64_t steps_per_epoch_;
   const optim::ScheduleSpec schedule_;

@@ -53,7 +53,8 @@ verdict $? 'the parts of steps add up to the time by the clock'
 run "${any[@]}" --batch 50 --out saved --epochs 2 --checkpoint.every-steps 2
 ((status == 0)) && record saved checkpoint \
   'r["of_step"] == 10 and r["bytes"] > 2e6 and r["blocked_ms"] > 0 and r["written_ms"] > 0
-    and all[-2] is r and [one["of_step"] for one in all if one["kind"] == "checkpoint"][0] == 2'
+    and all[-3] is r and all[-2]["kind"] == "ledger"
+    and [one["of_step"] for one in all if one["kind"] == "checkpoint"][0] == 2'
 verdict $? 'each checkpoint that got to the disk has a line: how long the run waited for it, and how long it was written'
 
 run "${train[@]}" --out stopped --epochs 2 --stop-after 3

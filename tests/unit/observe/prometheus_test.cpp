@@ -78,6 +78,23 @@ TEST_CASE("times of steps are added up by their parts, in seconds", "[prometheus
   CHECK(has(metrics, part("update") + "0"));
 }
 
+TEST_CASE("what a start used is added up, and energy that was not measured has no sample",
+          "[prometheus]") {
+  PrometheusText metrics;
+  metrics.write(start_of("resnet20"));
+  LedgerRecord used{
+      .epoch = 1, .seconds = 1800, .cores = 4, .gpus = 2, .cost = std::nullopt, .energy = {}};
+  used.energy = {{.source = "RAPL", .counts = "x"}, {.source = "NVML", .counts = "y"}};
+  used.energy[0].joules = 2.5;
+  metrics.write(used);
+  metrics.write(used);
+  const std::string run = R"({run_id="0123456789abcdef")";
+  CHECK(has(metrics, "lockstep_core_hours_total" + run + "} 4"));
+  CHECK(has(metrics, "lockstep_gpu_hours_total" + run + "} 2"));
+  CHECK(has(metrics, "lockstep_energy_joules_total" + run + R"(,source="RAPL"} 5)"));
+  CHECK_THAT(metrics.text(), !Contains("NVML") && !Contains("cost_total"));
+}
+
 TEST_CASE("each metric has its help and type once, before its samples, and labels are escaped",
           "[prometheus]") {
   PrometheusText metrics;

@@ -135,6 +135,53 @@ TEST_CASE("a run that was killed is reported from its records", "[report]") {
     CHECK_THAT(report.html, !Contains(reference));
 }
 
+TEST_CASE("a report has what all starts used, also the end of one that was killed", "[report]") {
+  const Folder folder("report");
+  observe::StartRecord first = a_start(0, 1000), second = a_start(10, 100000);
+  first.cores = second.cores = 2;
+  observe::LedgerRecord used{.epoch = 1,
+                             .step = 10,
+                             .seconds = 1800,
+                             .cores = 2,
+                             .machines = 1,
+                             .cost = std::nullopt,
+                             .energy = {}};
+  used.cost = 4;
+  used.energy = {{.source = "RAPL", .counts = "processor packages"}};
+  used.energy[0].joules = 5000;
+  used.energy[0].seconds = 1800;
+  used.energy[0].machines = 1;
+  observe::EpochRecord epoch{.epoch = 1, .step = 10};
+  epoch.validation = observe::Validation{.loss = 1, .top1 = 0.5, .top5 = 1};
+  observe::StepRecord killed = a_step(15);
+  killed.time_ms = 1000 + 3600 * 1000;  // half an hour after the ledger's line
+  observe::LedgerRecord later = used;
+  later.epoch = 2;
+  later.step = 20;
+  const observe::EndRecord end{.status = "finished", .reason = "", .seconds = 1800};
+  std::string lines;
+  for (const observe::Record& one : std::vector<observe::Record>{
+           first, a_step(10), epoch, used, killed, second, a_step(20), later, end})
+    lines += to_json(one) + "\n";
+  write_file(folder.path / "run/metrics.jsonl", lines);
+  write_file(folder.path / "run/config.toml", "[cost]\nper-core-hour = 4\n");
+  const RunStory story = read_story(folder.path / "run");
+  REQUIRE(story.ledger.size() == 3);
+  CHECK(story.ledger[1].seconds == Approx(1800));
+  CHECK_FALSE(story.ledger[1].energy[0].joules.has_value());
+  const std::string text = report_runs({folder.path / "run"}).text;
+  const auto row = [&](const std::string& name) {
+    const std::size_t at = text.find("\n" + name + "  ");
+    return at == text.npos ? "" : text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+  };
+  CHECK_THAT(row("time"), Contains("1:30:00") && Contains("30:00"));
+  CHECK_THAT(row("core-hours"), Contains(" 3 ") && Contains(" 1"));
+  CHECK_THAT(row("cost"), Contains(" 12 ") && Contains(" 4"));
+  CHECK_THAT(row("energy, processor packages"), Contains("10 kJ") && Contains("5 kJ"));
+  CHECK_THAT(text, Contains("in 1:00:00 of 1:30:00") && Contains("not in its records"));
+  CHECK_THAT(row("Core-hours, all starts"), Contains(" 3"));
+}
+
 TEST_CASE("a run's other files are reported where one is damaged", "[report]") {
   const Folder folder("report");
   const std::filesystem::path run = killed_run(folder);
