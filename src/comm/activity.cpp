@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <vector>
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
@@ -57,6 +58,7 @@ struct ActivityTracker::Marks {
   std::atomic<Phase> phase{Phase::start_up};
   std::atomic<bool> waiting{false};
   std::atomic<const volatile std::uint64_t*> reached{nullptr};
+  std::vector<ActivityObserver*> observers;  ///< of the main thread alone
 };
 
 ActivityTracker::ActivityTracker() : marks_(std::make_shared<Marks>()) {}
@@ -73,6 +75,24 @@ void ActivityTracker::begin_step(std::uint64_t step) const {
 void ActivityTracker::enter(Phase phase) const {
   marks_->phase.store(phase, relaxed);
   moved();
+  tell();
+}
+
+void ActivityTracker::add(ActivityObserver& observer) const {
+  marks_->observers.push_back(&observer);
+}
+
+void ActivityTracker::remove(ActivityObserver& observer) const {
+  std::erase(marks_->observers, &observer);
+}
+
+void ActivityTracker::tell() const {
+  for (ActivityObserver* observer : marks_->observers)
+    observer->changed({.step = marks_->step.load(relaxed),
+                       .phase = marks_->phase.load(relaxed),
+                       .bucket = marks_->bucket.load(relaxed),
+                       .bytes = marks_->bytes.load(relaxed),
+                       .waiting = marks_->waiting.load(relaxed)});
 }
 
 Activity ActivityTracker::now() const {
@@ -104,15 +124,23 @@ Waiting::Waiting(const ActivityTracker& activity)
     : activity_(activity),
       before_(activity_.marks_->phase.load(relaxed)),
       exceptions_(std::uncaught_exceptions()) {
-  activity_.marks_->waiting.store(true, relaxed);
-  activity_.moved();
+  begin();
 }
 
 Waiting::Waiting(const ActivityTracker& activity, std::size_t bucket, std::size_t bytes)
-    : Waiting(activity) {
+    : activity_(activity),
+      before_(activity_.marks_->phase.load(relaxed)),
+      exceptions_(std::uncaught_exceptions()) {
   activity_.marks_->bucket.store(static_cast<std::uint32_t>(bucket), relaxed);
   activity_.marks_->bytes.store(bytes, relaxed);
   activity_.marks_->phase.store(Phase::reduction, relaxed);
+  begin();
+}
+
+void Waiting::begin() {
+  activity_.marks_->waiting.store(true, relaxed);
+  activity_.moved();
+  activity_.tell();
 }
 
 Waiting::~Waiting() {

@@ -41,6 +41,9 @@ inline constexpr TomlKind kind_of<backend::Recompute> = TomlKind::text;
 template <>
 inline constexpr TomlKind kind_of<backend::Winograd> = TomlKind::text;
 
+template <>
+inline constexpr TomlKind kind_of<StepRange> = TomlKind::text;
+
 template <std::floating_point T>
 void parse_key(const std::string& text, const std::string& key, T& value) {
   const char* end = text.data() + text.size();
@@ -68,6 +71,11 @@ inline void parse_key(const std::string& text, const std::string& key, backend::
   value = backend::parse_winograd(text, key);
 }
 
+inline void parse_key(const std::string& text, const std::string& key, StepRange& value) {
+  value = parse_step_range(text, key);
+}
+
+inline std::string show_key(const StepRange& value) { return to_string(value); }
 inline std::string show_key(const backend::Winograd& value) { return to_string(value); }
 inline std::string show_key(const backend::Recompute& value) { return to_string(value); }
 inline std::string show_key(const std::string& value) { return value; }

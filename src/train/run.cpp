@@ -26,6 +26,7 @@
 #include "train/files/run_files.hpp"
 #include "train/loop/dry_run.hpp"
 #include "train/loop/run_loop.hpp"
+#include "train/step_trace.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -215,6 +216,12 @@ std::size_t choose_copies(const RunParts& parts) {
   return copies;
 }
 
+/// How far this start goes if nothing stops it.
+std::uint64_t planned_steps(const config::Config& config, const RunData& data) {
+  const std::uint64_t all = config.epochs * data.steps_per_epoch();
+  return config.stop_after > 0 ? std::min(all, config.stop_after) : all;
+}
+
 }  // namespace
 
 Outcome run_training(const RunSpec& spec, backend::Backend& backend,
@@ -231,8 +238,9 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   const config::Config& config = prepared.config();
   TrainerSpec trainer_spec = prepared.trainer_spec();
   trainer_spec.make_exchange = spec.make_exchange;
-  Trainer trainer(trainer_spec, prepared.backend(), prepared.reducing());
+  StepTrace trace(spec, prepared.backend().device(), control);
   Ledger ledger(spec, control);
+  Trainer trainer(trainer_spec, prepared.backend(), trace.watch(prepared.reducing()));
   const RunParts parts{.spec = spec,
                        .config = config,
                        .backend = prepared.backend(),
@@ -263,7 +271,10 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   files.begin(start, prepared.decisions(), spec.binding_report({}));
   if (is_root) log_run(parts);
   data.start_loader(start.progress, backend.device());
-  return RunLoop(parts, start.progress).run();
+  trace.begin(files.directory().root(), start.progress.step, planned_steps(config, data));
+  const Outcome outcome = RunLoop(parts, start.progress).run();
+  trace.end();
+  return outcome;
 }
 
 }  // namespace lockstep::train

@@ -42,9 +42,17 @@ struct Activity {
 /// "step 12, reduction of bucket 3 (1.0 MB)"
 std::string describe(const Activity& activity);
 
+/// Sees what a rank's main thread does, at each change and on that thread.
+class ActivityObserver {
+ public:
+  virtual ~ActivityObserver() = default;
+  /// What the rank does from now on. `movements` and `on_files` are not set.
+  virtual void changed(const Activity& now) = 0;
+};
+
 /// What this rank is doing, which its heartbeat reports to the other ranks. A process has one, made
 /// at its start; copies share it. Each change costs a few relaxed stores.
-/// **Thread safety:** only the main thread writes; any thread may call now().
+/// **Thread safety:** only the main thread writes, and adds observers; any thread may call now().
 class ActivityTracker {
  public:
   ActivityTracker();
@@ -53,6 +61,9 @@ class ActivityTracker {
   void enter(Phase phase) const;
   void moved() const;  ///< notes progress within a phase
   Activity now() const;
+  /// The observer sees each change until it is removed, which must be before its end.
+  void add(ActivityObserver& observer) const;
+  void remove(ActivityObserver& observer) const;
 
   /// For a device that runs later than the host: while the host is in a step, now() returns the
   /// phase that the device has written to `reached`, as encoded by code(). A device that is still
@@ -64,6 +75,7 @@ class ActivityTracker {
  private:
   friend class Waiting;
   struct Marks;
+  void tell() const;
   std::shared_ptr<Marks> marks_;
 };
 
@@ -78,6 +90,8 @@ class Waiting {
   Waiting& operator=(const Waiting&) = delete;
 
  private:
+  void begin();
+
   ActivityTracker activity_;
   Phase before_;
   int exceptions_;  ///< under way when it began

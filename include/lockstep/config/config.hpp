@@ -10,6 +10,7 @@
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/choices.hpp"
+#include "lockstep/config/step_range.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -51,6 +52,7 @@ struct Config {
   std::string resume;
   std::uint64_t stop_after = 0;
   std::string notify;
+  StepRange trace;
 
   struct Model {
     nn::Shortcut shortcut = nn::Shortcut::family_default;

@@ -16,6 +16,7 @@
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
+#include "lockstep/observe/trace/clock_offset.hpp"
 #include "lockstep/reduce/exchange.hpp"
 
 namespace lockstep::train {
@@ -58,6 +59,7 @@ struct RunSpec {
   std::filesystem::path machine_root = "/";  ///< precedes /sys, where energy is read
   liveness::Heartbeat* heartbeat = nullptr;  ///< leaves its post-mortem in the run's directory
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
+  observe::TraceClock trace_clock = observe::steady_clock_us;  ///< tests have others
 };
 
 /// Runs one training from its configuration to its files: data, network, resume, the loop over

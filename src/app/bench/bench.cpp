@@ -17,6 +17,7 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/comm/waits/silent.hpp"
+#include "lockstep/observe/trace/chrome_trace.hpp"
 #include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -118,21 +119,16 @@ void add_sizes(const train::Trainer& trainer, Json& json) {
   json["made_again"] = memory.made_again;
 }
 
-/// The steps of the tape in the format of chrome://tracing and Perfetto.
-Json chrome_trace(const TapeTimes& times) {
-  Json events = Json::array();
+/// The steps of the tape, one after the other.
+std::string tape_trace(const TapeTimes& times) {
+  observe::ChromeTrace trace;
   double at_us = 0;
   for (std::size_t step = 0; step < times.names.size(); ++step) {
-    const double us = times.last_ms[step] * 1e3;
-    events.push_back({{"name", times.names[step]},
-                      {"ph", "X"},
-                      {"ts", at_us},
-                      {"dur", us},
-                      {"pid", 0},
-                      {"tid", 0}});
-    at_us += us;
+    const double end_us = at_us + times.last_ms[step] * 1e3;
+    trace.span(0, 0, "tape", times.names[step], at_us, end_us, "");
+    at_us = end_us;
   }
-  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+  return trace.take();
 }
 
 Json to_json(const TrainBenchOptions& options, int world, const backend::Backend& backend,
@@ -214,8 +210,7 @@ void add_tape(const TrainBenchOptions& options, const TapeTimes& times,
               const std::optional<backend::Floor>& floor, bool is_root, Json& json) {
   json["forward_steps"] = times.forward_steps;
   json["tape"] = to_json(times, floor);
-  if (is_root && !options.trace.empty())
-    write_report(options.trace, json_text(chrome_trace(times), 1) + "\n");
+  if (is_root && !options.trace.empty()) write_report(options.trace, tape_trace(times));
 }
 
 int run_bench(Launch& launch, const TrainBenchOptions& options) {

@@ -15,6 +15,7 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
+#include "lockstep/comm/phase_ranges.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 
 namespace lockstep::app {
@@ -121,6 +122,7 @@ TrainingStart start_training(Launch& launch, config::Config config,
                                {.deadline_s = config.comm.deadline_s,
                                 .share_gpu = config.comm.share_gpu,
                                 .deterministic = config.deterministic});
+  start.ranges = comm::make_phase_ranges(launch.activity);
   start.spec = {.config = std::move(config),
                 .bind_worker = start.compute.bind_worker,
                 .spare_cores = start.compute.spare_cores,

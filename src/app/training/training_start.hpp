@@ -15,6 +15,7 @@ namespace lockstep::app {
 struct TrainingStart {
   Compute compute;
   std::unique_ptr<comm::Communicator> communicator;
+  std::unique_ptr<comm::ActivityObserver> ranges;  ///< for a profiler; may be null
   train::RunSpec spec;
 };
 

@@ -98,6 +98,9 @@ std::vector<ConfigKey> run_keys() {
           "run's folder (empty before it has one), $3 and $LOCKSTEP_REASON why; for a page: "
           "'lockstep report \"$2\" -o page.html'")
           .bookkeeping(),
+      key("trace", &C::trace,
+          "FIRST:LAST: write a timeline of these steps on all ranks into the run's folder trace/")
+          .bookkeeping(),
   };
 }
 

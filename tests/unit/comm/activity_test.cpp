@@ -63,3 +63,32 @@ TEST_CASE("a wait that fails is what the rank last did, until another wait ends"
   { const Waiting for_others(activity); }
   CHECK_FALSE(activity.now().waiting);
 }
+
+namespace {
+
+/// "step 3 forward; step 3 reduction of bucket 1, waiting; ..."
+struct Heard final : comm::ActivityObserver {
+  void changed(const Activity& now) override {
+    text += describe(now) + (now.waiting ? ", waiting; " : "; ");
+  }
+  std::string text;
+};
+
+}  // namespace
+
+TEST_CASE("an observer sees each change of a rank's activity, from any copy, until it is removed",
+          "[activity]") {
+  const ActivityTracker activity, copy = activity;
+  Heard heard;
+  activity.add(heard);
+  copy.begin_step(3);
+  activity.enter(Phase::update);
+  { const Waiting for_bucket(copy, 1, 4096); }
+  { const Waiting for_ranks(activity); }
+  CHECK(heard.text ==
+        "step 3, data; step 3, update; step 3, reduction of bucket 1 (4.1 kB), waiting; "
+        "step 3, update; step 3, update, waiting; step 3, update; ");
+  copy.remove(heard);
+  activity.enter(Phase::audit);
+  CHECK(heard.text.find("audit") == std::string::npos);
+}
