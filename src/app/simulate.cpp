@@ -39,7 +39,8 @@ struct SimulateOptions {
   std::size_t sync_every = 1, power_sgd = 0;
   double power_sgd_gb_s = usual_power_sgd_gb_s;
   double bucket_mb = 0, efficiency = 0.5;
-  bool buckets = false;
+  bool gossip = false, buckets = false;
+  std::size_t gossip_late = 1;
 };
 
 /// What is simulated: the machine with what the options say instead.
@@ -55,6 +56,8 @@ struct Simulation {
   double sums = 1;             ///< that follow each other for a bucket
   double compress_gb_s = 0;    ///< what makes the bytes fewer; 0: takes no time
   std::size_t sync_every = 1;  ///< steps; nodes agree in each with 1
+  /// Ranks sum nothing and send their weights, which are added after this many steps.
+  std::optional<std::size_t> gossip_late;
 };
 
 /// `wire` is as comm.wire.
@@ -102,6 +105,12 @@ Simulation simulation_of(const SimulateOptions& options) {
   require(all.sync_every == 1 || (!all.measured && options.wire == "fp32"),
           "--sync-every sends sums inside of nodes and weights between them: leave out --comm and "
           "--wire");
+  if (options.gossip) {
+    require(all.sync_every == 1 && !all.measured && options.wire == "fp32" && !options.power_sgd,
+            "--gossip sends weights in each step: leave out --sync-every, --comm, --wire and "
+            "--power-sgd");
+    all.gossip_late = options.gossip_late;
+  }
   return all;
 }
 
@@ -136,13 +145,25 @@ std::size_t rows_of(const SimulateOptions& options, std::size_t world) {
   return options.batch / world;
 }
 
+/// What the weights' way adds to a step of this length: each step sends as many, and they have come
+/// `late` steps later.
+double gossip_exposed_ms(const Simulation& all, const study::Layout& layout, std::size_t numbers,
+                         double compute_ms) {
+  const study::ReduceCost push =
+      study::push_cost(all.machine.network, layout, static_cast<double>(numbers * sizeof(float)));
+  const double busy_ms = 1e3 * push.busy_s, whole_ms = busy_ms + 1e3 * push.delay_s;
+  if (*all.gossip_late == 0) return whole_ms;
+  const double step_ms = std::max(busy_ms, whole_ms / static_cast<double>(*all.gossip_late));
+  return std::max(0.0, step_ms - compute_ms);
+}
+
 study::StepTimeline step_of(const Simulation& all, std::size_t world, std::size_t rows,
                             double bucket_mb) {
   const study::Layout layout{.ranks = world, .per_node = all.per_node};
   const bool rare = all.sync_every > 1 && layout.nodes() > 1;
   const study::Layout each_step = rare ? study::Layout{all.per_node, all.per_node} : layout;
   const auto cost = [&](double bytes) {
-    if (each_step.ranks == 1) return study::ReduceCost{};
+    if (each_step.ranks == 1 || all.gossip_late) return study::ReduceCost{};
     const double sent = all.wire_share * bytes / all.sums;
     study::ReduceCost one = all.measured
                                 ? study::all_reduce_cost(*all.measured, sent)
@@ -158,6 +179,8 @@ study::StepTimeline step_of(const Simulation& all, std::size_t world, std::size_
   if (all.compress_gb_s > 0 && world > 1)  // by the device that computes: nothing hides it
     step.exposed_ms +=
         1e3 * static_cast<double>(arena.size * sizeof(float)) / (1e9 * all.compress_gb_s);
+  if (all.gossip_late && world > 1)
+    step.exposed_ms += gossip_exposed_ms(all, layout, arena.size, step.compute_ms());
   if (rare) {  // nothing hides an agreement
     const study::ReduceCost weights = study::all_reduce_cost(
         all.machine.network, layout, static_cast<double>(arena.size * sizeof(float)));
@@ -300,6 +323,10 @@ Command add_simulate(Arguments root) {
   app.add("--wire", options->wire, "as comm.wire: fp32, bf16, fp16 or int8").shows_default();
   add_count(app, "--sync-every", options->sync_every, {1, 1'000'000},
             "as sync.every: nodes agree on the weights every N steps");
+  app.add_flag("--gossip", options->gossip,
+               "as sync.gossip: each rank gives half of its weights to another one in each step");
+  add_count(app, "--gossip-late", options->gossip_late, {0, 8},
+            "as sync.gossip-late: they are added N steps later");
   add_count(app, "--power-sgd", options->power_sgd, {0, backend::most_width},
             "as comm.power-sgd: gradients travel as products of this rank");
   app.add("--power-sgd-gb-s", options->power_sgd_gb_s,

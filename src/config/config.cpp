@@ -123,6 +123,28 @@ void check_sync(const Config& config, int replicas) {
                       config.sync.from_epoch, config.epochs));
 }
 
+void check_gossip(const Config& config, int replicas) {
+  if (!config.sync.gossip) return;
+  require(replicas > 1,
+          "sync.gossip = true says which ranks send weights to which, and ranks = 1: leave it out");
+  const auto leave_out = [](bool is, const std::string& other, const char* why) {
+    require(!is, fmt::format("sync.gossip = true and {} do not fit together: {}; leave one of them "
+                             "out",
+                             other, why));
+  };
+  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
+            "both say how ranks agree on weights");
+  leave_out(config.comm.wire != Wire::fp32,
+            fmt::format("comm.wire = {}", choice_name(config.comm.wire)),
+            "weights travel, and not narrow");
+  leave_out(config.comm.power_sgd > 0, fmt::format("comm.power-sgd = {}", config.comm.power_sgd),
+            "weights travel, and not gradients");
+  leave_out(config.optim.ema > 0, fmt::format("optim.ema = {}", config.optim.ema),
+            "the mean of the ranks is evaluated, and an average of one rank's weights is not its");
+  leave_out(config.precision == backend::Precision::fp16, "precision = fp16",
+            "ranks that do not wait for each other have no common scale of gradients");
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -227,6 +249,7 @@ void resolve(Config& config, int replicas) {
   check_wire(config, replicas);
   check_power_sgd(config, replicas);
   check_sync(config, replicas);
+  check_gossip(config, replicas);
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "reduce/apart/gossip.hpp"
+#include "reduce/apart/local.hpp"
 #include "reduce/exact.hpp"
-#include "reduce/local.hpp"
 #include "reduce/narrow.hpp"
 #include "reduce/power_sgd.hpp"
 
@@ -16,7 +17,7 @@ void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeS
                 const std::string& origin) {
   require(saved_by == exchange.name(),
           fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
-                      "exchange of the run (comm.wire, comm.power-sgd, sync.every)",
+                      "exchange of the run (comm.wire, comm.power-sgd, sync.every, sync.gossip)",
                       origin, saved_by, exchange.name()));
   try {
     exchange.load(state);
@@ -40,12 +41,14 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
       return std::make_unique<PowerSgdExchange>(std::move(spec), parts);
     case ExchangeKind::local:
       return std::make_unique<LocalExchange>(spec, parts);
+    case ExchangeKind::gossip:
+      return std::make_unique<GossipExchange>(spec, parts);
   }
   throw Error("this exchange does not exist");
 }
 
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
-                           bool second_moments) {
+                           bool second_moments, const GossipSpec& gossip) {
   switch (kind) {
     case ExchangeKind::exact:
       return 0;
@@ -58,6 +61,8 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
       return power_sgd_bytes(numbers);
     case ExchangeKind::local:
       return local_bytes(numbers, second_moments);
+    case ExchangeKind::gossip:
+      return gossip_bytes(numbers, second_moments, gossip.late);
   }
   throw Error("this exchange does not exist");
 }
@@ -74,6 +79,8 @@ double wire_share(ExchangeKind kind) {
       return 0.25 + 1.0 / static_cast<double>(backend::arithmetic::scale_block);
     case ExchangeKind::power_sgd:
       throw Error("what travels by PowerSGD depends on the network");
+    case ExchangeKind::gossip:
+      throw Error("gossip sums nothing: all weights travel, once in each step");
   }
   throw Error("this exchange does not exist");
 }

@@ -210,13 +210,15 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
-  spec.exchange = config.sync.every > 1       ? reduce::ExchangeKind::local
+  spec.exchange = config.sync.gossip          ? reduce::ExchangeKind::gossip
+                  : config.sync.every > 1     ? reduce::ExchangeKind::local
                   : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd
                                               : exchange_of(config.comm.wire);
   spec.power_sgd.rank = config.comm.power_sgd;
-  spec.program.exchange_bytes =
-      reduce::exchange_bytes(spec.exchange, nn::numbers(trained_part(config, spec.network)),
-                             static_cast<std::size_t>(replicas), spec.program.keeps_second_moments);
+  spec.gossip.late = config.sync.gossip_late;
+  spec.program.exchange_bytes = reduce::exchange_bytes(
+      spec.exchange, nn::numbers(trained_part(config, spec.network)),
+      static_cast<std::size_t>(replicas), spec.program.keeps_second_moments, spec.gossip);
   spec.formula = make_formula(config.optim);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;

@@ -106,6 +106,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
        .update_at_once = updates_at_once(spec_),
        .loss_scale = backend::has_loss_scale(spec_.program.precision),
        .local = spec_.local,
+       .gossip = spec_.gossip,
        .power_sgd = spec_.power_sgd},
       {replicas_, backend_, *parameters_});
   require(!spec_.graph || exchange_->repeats(),
@@ -250,8 +251,11 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
   }
   // Running statistics lie after the last learned slice: all buckets are reduced by now.
   backend_.update_statistics(*parameters_, micro_batches);
+  laps_->end(&observe::StepTimes::update_ms);
   exchange_->after_update();
-  if (keeps_average()) backend_.update_average(*parameters_, scalars.average_share);
+  laps_->end(&observe::StepTimes::exposed_comm_ms);
+  if (!keeps_average()) return;
+  backend_.update_average(*parameters_, scalars.average_share);
   laps_->end(&observe::StepTimes::update_ms);
 }
 

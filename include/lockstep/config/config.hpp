@@ -146,6 +146,8 @@ struct Config {
     std::size_t from_epoch = 0;
     float outer_momentum = 0;
     float outer_lr = 1;
+    bool gossip = false;
+    std::size_t gossip_late = 1;  ///< steps
   } sync;
 
   struct Clock {

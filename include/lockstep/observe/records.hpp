@@ -29,7 +29,7 @@ struct StepTimes {
   double data_ms = 0;          ///< waiting for the loader
   double forward_ms = 0;       ///< includes normalising the batch
   double backward_ms = 0;      ///< includes the loss, and the reductions that it hides
-  double exposed_comm_ms = 0;  ///< waiting for reductions that backward did not hide
+  double exposed_comm_ms = 0;  ///< what an exchange takes that backward did not hide
   double update_ms = 0;
   /// All else: a device that was idle between steps, audits, writing records.
   double other_ms = 0;

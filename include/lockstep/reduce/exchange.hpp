@@ -26,8 +26,8 @@ namespace lockstep::reduce {
 
 /// exact: the sum of all ranks' gradients, in full precision. bf16, fp16, int8: what travels is
 /// rounded to these. power_sgd: products of low rank travel. local: groups of ranks agree every few
-/// steps.
-enum class ExchangeKind { exact, bf16, fp16, int8, power_sgd, local };
+/// steps. gossip: each rank gives half of its weights to another one in each step.
+enum class ExchangeKind { exact, bf16, fp16, int8, power_sgd, local, gossip };
 
 /// Slices [first, last) of the arena; empty by default.
 struct SliceRange {
@@ -131,6 +131,11 @@ struct LocalSpec {
   float outer_momentum = 0, outer_lr = 1;
 };
 
+/// Of ExchangeKind::gossip, which needs two ranks and gradients without a loss scale.
+struct GossipSpec {
+  std::size_t late = 1;  ///< steps after which weights that were sent are added; 0: at once
+};
+
 /// Of ExchangeKind::power_sgd.
 struct PowerSgdSpec {
   std::size_t rank = 0;         ///< of products, 1 to 8
@@ -148,6 +153,7 @@ struct ExchangeSpec {
   /// The gradients have a loss scale, which all ranks must change alike.
   bool loss_scale = false;
   LocalSpec local = {};
+  GossipSpec gossip = {};
   PowerSgdSpec power_sgd = {};
 };
 
@@ -168,10 +174,10 @@ using MakeExchange =
 /// `world` ranks, whose rule has second moments or not: known before it is made, because plans for
 /// memory count it.
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
-                           bool second_moments = false);
+                           bool second_moments = false, const GossipSpec& gossip = {});
 
 /// Bytes that travel in an exchange for each byte of gradients in fp32. Throws Error for PowerSGD,
-/// where that depends on the network.
+/// where that depends on the network, and for gossip, which sums nothing.
 double wire_share(ExchangeKind kind);
 
 /// What PowerSGD sums in a step, in fp32.
@@ -191,8 +197,8 @@ template <>
 struct Choices<reduce::ExchangeKind> {
   using enum reduce::ExchangeKind;
   static constexpr Choice<reduce::ExchangeKind> all[] = {
-      {exact, "exact"}, {bf16, "bf16"},           {fp16, "fp16"},
-      {int8, "int8"},   {power_sgd, "power-sgd"}, {local, "local"}};
+      {exact, "exact"},         {bf16, "bf16"},   {fp16, "fp16"},    {int8, "int8"},
+      {power_sgd, "power-sgd"}, {local, "local"}, {gossip, "gossip"}};
 };
 
 }  // namespace lockstep

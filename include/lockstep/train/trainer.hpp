@@ -36,6 +36,7 @@ struct TrainerSpec {
   optim::AverageSpec average;
   reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;
   reduce::LocalSpec local = {};
+  reduce::GossipSpec gossip = {};
   reduce::PowerSgdSpec power_sgd = {};
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
   std::size_t bucket_bytes = 1 << 20;

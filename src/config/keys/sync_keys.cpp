@@ -5,6 +5,7 @@ namespace lockstep::config {
 namespace {
 
 bool is_rare(const Config& config) { return config.sync.every > 1; }
+bool has_gossip(const Config& config) { return config.sync.gossip; }
 bool has_outer(const Config& config) { return config.sync.outer_momentum > 0; }
 
 }  // namespace
@@ -29,6 +30,13 @@ std::vector<ConfigKey> sync_keys() {
           "the share of the way towards the mean, with an outer momentum")
           .within(0.01, 2)
           .needs("sync.outer-momentum", has_outer, "the weights become the mean"),
+      key("sync.gossip", &C::sync, &Section::gossip,
+          "each rank trains alone and gives half of its weights to another one in each step "
+          "(stochastic gradient push): no rank waits for all others"),
+      key("sync.gossip-late", &C::sync, &Section::gossip_late,
+          "these weights are added this many steps later, so that steps hide their way; 0: at once")
+          .within(0, 8)
+          .needs("sync.gossip", has_gossip, "no weights are sent"),
   };
 }
 

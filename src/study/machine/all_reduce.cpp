@@ -99,6 +99,23 @@ ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, 
   throw Error("a way to sum without a formula");
 }
 
+ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  if (layout.ranks <= 1) return {};
+  const std::size_t on_node = std::min(layout.ranks, layout.per_node);
+  const bool alone = layout.nodes() <= 1;
+  const double inside_s = bytes / (network.inside_gb_per_s * 1e9);
+  double busy_s = 0, distances = 0;
+  for (std::size_t distance = 1; distance < layout.ranks; distance *= 2, ++distances) {
+    const double leaving = alone ? 0 : static_cast<double>(std::min(distance, on_node));
+    const double stay_s = alone || distance < on_node ? inside_s : 0;
+    busy_s += std::max(stay_s, leaving * bytes / (network.node_gb_per_s * 1e9));
+  }
+  double latency_us = alone ? network.inside_latency_us : network.latency_us;
+  if (network.by == SumBy::nccl)
+    latency_us = ring_base.back() + (alone ? ring_nvlink.back() : ring_net.back());
+  return {busy_s / distances + 1e-6 * network.message_us, 1e-6 * latency_us};
+}
+
 ReduceCost all_reduce_cost(const CommFigures& measured, double bytes) {
   const auto alone = measured.verbs.find("all-reduce");
   const auto queued = measured.verbs.find("all-reduce, queued");

@@ -22,6 +22,7 @@ TRAININGS = {
     'fp16': ('--comm.wire', 'fp16'),
     'int8': ('--comm.wire', 'int8'),
     'every 8': ('--sync.every', 8, '--sync.group', 'rank', '--sync.from-epoch', 1),
+    'gossip': ('--sync.gossip', 'true'),
 }
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Ways to agree on gradients or weights (`comm.wire`, `comm.power-sgd`, `sync.every`): runs say what
-# they do, resume with the same bits, and are not mixed with others.
+# Ways to agree on gradients or weights (`comm.wire`, `comm.power-sgd`, `sync.every`,
+# `sync.gossip`): runs say what they do, resume with the same bits, and are not mixed with others.
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small
@@ -35,6 +35,25 @@ kept rare local 'groups of 1 ranks agree on their weights every 3 steps; .* thei
   --sync.every 3 --sync.group rank
 kept outer local '.* every 4 steps from step 15 on, with an outer momentum of 0.5' \
   --sync.every 4 --sync.group rank --sync.from-epoch 1 --sync.outer-momentum 0.5
+kept push gossip 'sends half of its weights to another one, which adds them at once; .* their mean' \
+  --sync.gossip true --sync.gossip-late 0
+kept late gossip 'sends half of its weights to another one, which adds them 2 steps later; ' \
+  --sync.gossip true --sync.gossip-late 2
+
+# A rank that is killed, in a world that is no power of two, where micro-batches add up.
+three=("${train[@]}" --batch 18 --accumulate 2 --sync.gossip true)
+run ranks 3 "${three[@]}" --out three
+whole=$(ls three/checkpoints | tail -n 1)
+((status == 0)) && tensors "three/checkpoints/$whole" >three.tensors
+mpirun --oversubscribe --bind-to none -np 3 "${three[@]}" --out three-cut >cut.log 2>&1 &
+mpirun=$!
+until_it 900 test -e three-cut/checkpoints/step-00000004.h5
+rank_pids $mpirun
+kill -KILL "${pids[1]}"
+wait $mpirun
+run ranks 3 "${three[@]}" --out three-cut --resume auto
+((status == 0)) && says 'resum' && tensors "three-cut/checkpoints/$whole" | cmp - three.tensors
+verdict $? 'three ranks that gossip, of which one was killed, resume with the same bits'
 
 refused() {  # refused NAME PATTERN RANKS OPTION...
   run ranks "$3" "${train[@]}" "${@:4}"
@@ -79,6 +98,23 @@ refused 'weights do not travel narrow: the error names both keys' \
 refused 'one rank has no one to agree with' 'sync.every = 4 .* ranks = 1' 1 --sync.every 4 --out one
 refused 'a key of groups without groups is named' 'sync.group.*sync.every' 2 --sync.group rank \
   --out none
+refused 'gossip with one rank is an error that names both keys' \
+  'sync.gossip = true .* ranks = 1' 1 --sync.gossip true --out one
+for other in 'sync.every 4' 'comm.wire int8' 'comm.power-sgd 2' 'optim.ema 0.9' 'precision fp16'; do
+  refused "gossip with ${other% *} is an error that names both keys" \
+    "sync.gossip = true and ${other% *} = ${other#* } do not fit together" \
+    2 --sync.gossip true --$other --out both
+done
+refused 'late weights without gossip are named' 'sync.gossip-late.*sync.gossip' \
+  2 --sync.gossip-late 2 --out none
+refused 'a resume of gossip with another exchange is an error that names both and the key' \
+  "was written with the exchange 'gossip', but this run has 'exact': .*sync.gossip" \
+  2 --out late --resume auto
+refused 'a resume of gossip on another number of ranks is an error that says what to do' \
+  "exchange 'gossip' is of 2 ranks, and here are 3: continue with 2 ranks" \
+  3 --sync.gossip true --sync.gossip-late 2 --out late --resume auto
+refused 'a resume with other delays is an error that names the key' \
+  'sync.gossip-late., which here is 1' 2 --sync.gossip true --out late --resume auto
 [[ ! -e one && ! -e both && ! -e none ]]
 verdict $? 'an error makes no folder'
 run ranks 1 "${train[@]}" --comm.wire bf16 --out alone

@@ -74,7 +74,8 @@ run "${tuned[@]}" --freeze layer1 --recompute 3 --out again
 verdict $? 'recompute gives the same bits next to frozen layers'
 
 # ---- with other exchanges, and within a limit of memory ------------------------------------------
-for exchange in 'comm.wire bf16' 'comm.wire int8' 'sync.every 3 --sync.group rank'; do
+for exchange in 'comm.wire bf16' 'comm.wire int8' 'sync.every 3 --sync.group rank' \
+  'sync.gossip true'; do
   out=by_${exchange%% *}_${exchange##* }
   with=("${tuned[@]}" --freeze layer2 --$exchange)
   run ranks 2 "${with[@]}" --out $out

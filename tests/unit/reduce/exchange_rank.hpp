@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -43,9 +44,9 @@ struct Rank {
     return step_of(
         [&](std::size_t i) { return gradient_of(communicator.rank(), step, i, learned()); });
   }
-  /// The same with gradient(i), i in the arena.
+  /// The same with gradient(i), i in the arena. `update` is called when they are what it needs.
   template <class Gradient>
-  std::vector<float> step_of(const Gradient& gradient) {
+  std::vector<float> step_of(const Gradient& gradient, const std::function<void()>& update = {}) {
     float* arena = parameters->device_pointer(backend::Part::gradients);
     exchange->begin();
     const auto& slices = parameters->layout().slices;
@@ -56,6 +57,7 @@ struct Rank {
       exchange->progress();
     }
     for (std::size_t b = 0; b < exchange->buckets().size(); ++b) exchange->wait(b);
+    if (update) update();
     exchange->after_update();
     std::vector<float> sums;
     for (const nn::Slice& slice : slices)

@@ -166,6 +166,10 @@ TEST_CASE("what an exchange says that it allocates is what it does", "[exchange]
   CHECK(exchange_bytes(ExchangeKind::local, numbers, 8, true) -
             exchange_bytes(ExchangeKind::local, numbers, 8) ==
         100'000'000);
+  // What is sent and what comes, then weights and momentum while settled; if messages are late,
+  // one pair more for each step and the weights before a step.
+  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, false, {.late = 0}) == 400'000'000);
+  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, true, {.late = 2}) == 1'000'000'000);
   const double int8 = static_cast<double>(exchange_bytes(ExchangeKind::int8, numbers, 8));
   CHECK(int8 == Approx(25e6 * (2 * (1 + 4.0 / 256) + 2 + 0.25)).epsilon(0.001));
 }

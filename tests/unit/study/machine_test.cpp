@@ -108,6 +108,18 @@ TEST_CASE("two levels send each byte across nodes 2 (nodes - 1) / nodes times", 
   CHECK(slower.delay_s - cost.delay_s == Approx(200e-6));
 }
 
+TEST_CASE("weights that ranks push leave a node where their receiver is on another one",
+          "[machine]") {
+  NetworkProfile network = parse_machine(smallest, "x").network;
+  network.latency_us = 100;
+  CHECK(push_cost(network, {4, 1}, 1e9).busy_s == Approx(1));
+  CHECK(push_cost(network, {4, 1}, 1e9).delay_s == Approx(100e-6));
+  CHECK(push_cost(network, {2, 2}, 1e9).busy_s == Approx(0.5));  // inside of a node
+  // At distance 1 one of a node's two ranks has its next one elsewhere, at 2 and 4 both.
+  CHECK(push_cost(network, {8, 2}, 1e9).busy_s == Approx((1 + 2 + 2) / 3.0));
+  CHECK(push_cost(network, {1, 1}, 1e9).busy_s == 0);
+}
+
 TEST_CASE("another network is slower in the ratio of what it needs", "[machine]") {
   const DeviceProfile device = profile("dgx-a100-hdr").device;
   const nn::Network small = nn::resnet(nn::usual_resnet("resnet18", 224, 0)),

@@ -167,7 +167,8 @@ TEST_CASE("a factor of 0, and one of a backbone that is frozen, are errors", "[f
 
 TEST_CASE("the memory of an exchange is counted for what is trained, not for frozen layers",
           "[freeze][exchange][memory]") {
-  for (const char* exchange : {"comm.wire = \"bf16\"", "comm.wire = \"int8\"", "sync.every = 4"}) {
+  for (const char* exchange :
+       {"comm.wire = \"bf16\"", "comm.wire = \"int8\"", "sync.every = 4", "sync.gossip = true"}) {
     const auto counted = [&](const std::string& name) {
       return make_trainer_spec(given(frozen_toml(name, exchange), 2), small_data(), 2);
     };

@@ -21,7 +21,8 @@ struct Layout {
   std::size_t nodes() const { return (ranks + per_node - 1) / per_node; }
 };
 
-/// What one all-reduce costs: for busy_s no other one moves, and delay_s later it has arrived.
+/// What one all-reduce or message costs: for busy_s no other one moves, and delay_s later it has
+/// arrived.
 struct ReduceCost {
   double busy_s = 0, delay_s = 0;
 };
@@ -70,6 +71,10 @@ MachineProfile parse_machine(std::string_view toml, const std::string& origin);
 ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, double bytes);
 /// The same by what `bench comm` measured with as many ranks.
 ReduceCost all_reduce_cost(const CommFigures& measured, double bytes);
+
+/// Each rank sends `bytes` bytes to the rank 1, 2, 4, ... places after it (reduce::ExchangeKind::
+/// gossip): the mean of these distances. Between nodes, a node's ranks share its rate. Pure.
+ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes);
 
 /// The pace of this device for another network or precision than its reference: row_ms in the ratio
 /// of what nn::cost_of() says at the device's rates, step_ms in that of the number of nodes. Pure.

@@ -13,6 +13,7 @@
 
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/reduce/exchange.hpp"
+#include "reduce/apart/own_state.hpp"
 #include "reduce/exact.hpp"
 
 namespace lockstep::reduce {
@@ -41,7 +42,7 @@ class LocalExchange final : public Exchange {
   const float* largest_gradient() override;
   void after_update() override;
   void settle() override;
-  void unsettle() override;
+  void unsettle() override { own_.unsettle(); }
   ExchangeState save(comm::Control& control) const override;
   void load(const ExchangeState& state) override;
 
@@ -52,11 +53,7 @@ class LocalExchange final : public Exchange {
   ExactExchange& summing() { return is_local() ? in_group_ : everywhere_; }
   std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
   const nn::ArenaLayout& layout() const { return parts_.parameters.layout(); }
-  backend::Vector of(backend::Part part, std::size_t first, std::size_t count) const;
-  backend::Vector in(const backend::DeviceMemory& memory) const;
-  std::vector<backend::Part> changing() const;
   std::vector<backend::Vector> saved() const;
-  void average(const backend::Vector& values, const char* what);
   void agree();
   void step_outwards();
 
@@ -66,9 +63,9 @@ class LocalExchange final : public Exchange {
   backend::Vectors& vectors_;
   const std::unique_ptr<comm::Communicator> group_;
   ExactExchange everywhere_, in_group_;
+  OwnState own_;
   backend::DeviceMemory agreed_, velocity_;  ///< with an outer momentum: of the learned weights
   backend::DeviceMemory largest_;
-  std::vector<backend::DeviceMemory> own_;  ///< while settled
   std::uint64_t steps_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "reduce/local.hpp"
+#include "reduce/apart/local.hpp"
 
 #include <fmt/core.h>
 
@@ -17,10 +17,9 @@ std::string group_key(int group) { return fmt::format("group-{}", group); }
 
 }  // namespace
 
-/// The weights, momentum, average and second moments of a rank while all are settled, and those
-/// that an outer momentum needs.
+/// What settling takes, and what an outer momentum does.
 std::size_t local_bytes(std::size_t numbers, bool second_moments) {
-  return (second_moments ? 6 : 5) * numbers * sizeof(float);
+  return settling_bytes(numbers, true, second_moments) + 2 * numbers * sizeof(float);
 }
 
 LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& parts)
@@ -32,12 +31,12 @@ LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& part
       everywhere_(spec, parts.communicator, parts.backend.device().compute(),
                   parts.parameters.device_pointer(Part::gradients)),
       in_group_(spec, *group_, parts.backend.device().compute(),
-                parts.parameters.device_pointer(Part::gradients)) {
+                parts.parameters.device_pointer(Part::gradients)),
+      own_(parts) {
   check(how_.every > 0, "groups agree every few steps");
-  const std::size_t bytes = layout().size * sizeof(float);
   if (how_.outer_momentum > 0) {
-    agreed_ = vectors_.allocate(bytes, "the weights that groups agreed on");
-    velocity_ = vectors_.allocate(bytes, "the outer momentum");
+    agreed_ = own_.allocate("the weights that groups agreed on");
+    velocity_ = own_.allocate("the outer momentum");
   }
   if (loss_scale_) largest_ = vectors_.allocate(sizeof(float), "the largest gradient");
 }
@@ -54,25 +53,10 @@ std::string LocalExchange::note() const {
       group_->world(), how_.every, begins, outer);
 }
 
-Vector LocalExchange::of(Part part, std::size_t first, std::size_t count) const {
-  return backend::vector(parts_.parameters.device_pointer(part) + first, count);
-}
-
-Vector LocalExchange::in(const backend::DeviceMemory& memory) const {
-  return backend::vector(reinterpret_cast<float*>(memory.get()), layout().size);
-}
-
-std::vector<Part> LocalExchange::changing() const {
-  std::vector<Part> parts{Part::weights, Part::momentum};
-  if (parts_.parameters.has_average()) parts.push_back(Part::average);
-  if (parts_.parameters.has_second_moments()) parts.push_back(Part::second_moments);
-  return parts;
-}
-
 void LocalExchange::begin() {
   summing().begin();
   if (how_.outer_momentum > 0 && steps_ == how_.from_step)
-    vectors_.cast(of(Part::weights, 0, layout().size), in(agreed_));
+    vectors_.cast(own_.of(Part::weights), own_.in(agreed_));
 }
 
 /// A group's sum is divided by the rows of all ranks: as if the other groups had given the same.
@@ -81,13 +65,13 @@ void LocalExchange::wait(std::size_t bucket) {
   if (!is_local()) return;
   const Bucket& done = buckets()[bucket];
   const float groups = static_cast<float>(world()) / static_cast<float>(group_->world());
-  vectors_.scale(groups, of(Part::gradients, done.offset, done.size));
+  vectors_.scale(groups, own_.of(Part::gradients, done.offset, done.size));
 }
 
 const float* LocalExchange::largest_gradient() {
   if (!is_local()) return nullptr;
   auto* found = reinterpret_cast<float*>(largest_.get());
-  vectors_.largest(of(Part::gradients, 0, layout().size), found);
+  vectors_.largest(own_.of(Part::gradients), found);
   device::Stream& network = parts_.communicator.network();
   network.wait(*parts_.backend.device().compute().record());  // it is found before it is compared
   // As an integer: the order is the same, and a NaN is the largest for every transport.
@@ -102,18 +86,8 @@ void LocalExchange::after_update() {
   if (differs() && (steps_ - how_.from_step) % how_.every == 0) agree();
 }
 
-void LocalExchange::average(const Vector& values, const char* what) {
-  device::Stream &compute = parts_.backend.device().compute(),
-                 &network = parts_.communicator.network();
-  network.wait(*compute.record());  // the values precede their sum
-  parts_.communicator.all_reduce(values.elements(), comm::Reduction::sum, what, network);
-  const comm::Waiting waiting(parts_.communicator.activity);
-  compute.wait(*network.record());  // the sum precedes its use
-  vectors_.scale(1 / static_cast<float>(world()), values);
-}
-
 void LocalExchange::agree() {
-  average(of(Part::weights, 0, layout().size), "weights");
+  own_.average(own_.of(Part::weights), "weights");
   if (how_.outer_momentum > 0) step_outwards();
   parts_.parameters.weights_changed();
 }
@@ -121,7 +95,7 @@ void LocalExchange::agree() {
 /// With g = agreed - mean: v = momentum * v + g, weights = agreed - lr * (g + momentum * v).
 void LocalExchange::step_outwards() {
   const std::size_t count = layout().learned_size;
-  const Vector weights = of(Part::weights, 0, count);
+  const Vector weights = own_.of(Part::weights, 0, count);
   const auto learned = [&](const backend::DeviceMemory& memory) {
     return backend::vector(reinterpret_cast<float*>(memory.get()), count);
   };
@@ -136,39 +110,21 @@ void LocalExchange::step_outwards() {
 }
 
 void LocalExchange::settle() {
-  check(own_.empty(), "the ranks are settled already");
-  if (!differs()) return;
-  const std::size_t size = layout().size;
-  for (const Part part : changing()) {
-    own_.push_back(vectors_.allocate(size * sizeof(float), "a rank's own state"));
-    vectors_.cast(of(part, 0, size), in(own_.back()));
-    average(of(part, 0, size), "settling the ranks");
-  }
-  parts_.parameters.weights_changed();
-}
-
-void LocalExchange::unsettle() {
-  if (own_.empty()) return;
-  std::size_t next = 0;
-  for (const Part part : changing()) vectors_.cast(in(own_[next++]), of(part, 0, layout().size));
-  parts_.parameters.weights_changed();
-  parts_.backend.device().compute().synchronize();  // the copies are read
-  own_.clear();
+  if (differs()) own_.settle();
 }
 
 /// What one group's bytes in a checkpoint hold, in order.
 std::vector<Vector> LocalExchange::saved() const {
-  std::vector<Vector> all;
-  for (const Part part : changing()) all.push_back(of(part, 0, layout().size));
+  std::vector<Vector> all = own_.changing();
   if (how_.outer_momentum > 0) {
-    all.push_back(in(agreed_));
-    all.push_back(in(velocity_));
+    all.push_back(own_.in(agreed_));
+    all.push_back(own_.in(velocity_));
   }
   return all;
 }
 
 ExchangeState LocalExchange::save(comm::Control& control) const {
-  check(own_.empty(), "the exchange is settled");
+  check(!own_.is_settled(), "the exchange is settled");
   const bool tells = differs() && group_->rank() == 0;
   const std::string mine = tells ? packed(vectors_, saved()) : "";
   const auto groups = control.gather_at_root(std::to_string(how_.group), "groups");

@@ -1,0 +1,178 @@
+#include "reduce/apart/gossip.hpp"
+
+#include <fmt/core.h>
+
+#include <bit>
+#include <exception>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/arena.hpp"
+#include "reduce/packed_vectors.hpp"
+
+namespace lockstep::reduce {
+
+using backend::Part;
+using backend::Vector;
+
+namespace {
+
+std::string rank_key(std::size_t rank) { return fmt::format("rank-{}", rank); }
+
+/// How far the receiver of a step's message is: 1, 2, 4, ... below `world`, one after the other.
+std::size_t distance_in(std::uint64_t step, std::size_t world) {
+  return std::size_t{1} << step % static_cast<std::uint64_t>(std::bit_width(world - 1));
+}
+
+}  // namespace
+
+/// What settling takes, two for each message, and the weights before a step.
+std::size_t gossip_bytes(std::size_t numbers, bool second_moments, std::size_t late) {
+  return settling_bytes(numbers, false, second_moments) +
+         (2 * (late + 1) + (late > 0 ? 1 : 0)) * numbers * sizeof(float);
+}
+
+GossipExchange::GossipExchange(const ExchangeSpec& spec, const ExchangeParts& parts)
+    : BucketExchange(spec, parts.communicator),
+      late_(spec.gossip.late),
+      parts_(parts),
+      vectors_(parts.backend.vectors()),
+      own_(parts) {
+  check(world() > 1, "one rank has no other one to send weights to");
+  check(!spec.loss_scale, "ranks that do not wait for each other have no common loss scale");
+  if (late_ > 0) before_ = own_.allocate("the weights before a step");
+  for (std::size_t i = 0; i <= late_; ++i)
+    messages_.push_back(
+        {own_.allocate("weights that are sent"), own_.allocate("weights that come"), nullptr});
+}
+
+GossipExchange::~GossipExchange() {
+  if (steps_ > 0 && std::uncaught_exceptions() == 0) communicator_.network().synchronize();
+}
+
+std::string GossipExchange::note() const {
+  const std::string when =
+      late_ == 0 ? "at once" : fmt::format("{} step{} later", late_, late_ == 1 ? "" : "s");
+  return fmt::format(
+      "each rank steps alone and sends half of its weights to another one, which adds them {}; "
+      "ranks differ, and their mean is evaluated and saved",
+      when);
+}
+
+/// Before the first step all ranks have the same weights.
+void GossipExchange::begin() {
+  BucketExchange::begin();
+  const Vector weights = own_.of(Part::weights);
+  if (late_ > 0) vectors_.cast(weights, own_.in(before_));
+  if (steps_ > 0) return;
+  for (const Message& message : messages_) vectors_.cast(weights, own_.in(message.came));
+}
+
+/// The gradients are divided by the rows of all ranks: times their number they are one rank's.
+void GossipExchange::finish(std::size_t number) {
+  const Bucket& bucket = buckets()[number];
+  vectors_.scale(static_cast<float>(world()), own_.of(Part::gradients, bucket.offset, bucket.size));
+}
+
+void GossipExchange::await(const Message& message) const {
+  if (!message.arrived) return;
+  const comm::Waiting waiting(parts_.communicator.activity);
+  parts_.backend.device().compute().wait(*message.arrived);  // a message precedes its use
+}
+
+/// From z - d to z - d / w.
+void GossipExchange::lengthen_step() {
+  if (late_ == 0) return;
+  const float factor = 1 + static_cast<float>(late_) / 2;  // 1 / w
+  const Vector weights = own_.of(Part::weights, 0, learned());
+  vectors_.scale(factor, weights);
+  vectors_.add(1 - factor, backend::vector(reinterpret_cast<float*>(before_.get()), learned()),
+               weights);
+}
+
+void GossipExchange::send(std::uint64_t step) {
+  Message& message = messages_[step % messages_.size()];
+  vectors_.cast(own_.of(Part::weights), own_.in(message.sent));
+  device::Stream& network = communicator_.network();
+  network.wait(*parts_.backend.device().compute().record());  // the weights precede their sending
+  const std::size_t rank = static_cast<std::size_t>(communicator_.rank());
+  const std::size_t distance = distance_in(step, world());
+  communicator_.together([&] {
+    communicator_.send(own_.in(message.sent).elements(),
+                       static_cast<int>((rank + distance) % world()), "half of the weights",
+                       network);
+    communicator_.receive(own_.in(message.came).elements(),
+                          static_cast<int>((rank + world() - distance) % world()),
+                          "half of the weights", network);
+  });
+  message.arrived = network.record();
+}
+
+void GossipExchange::mix(const Message& message) {
+  await(message);
+  const Vector weights = own_.of(Part::weights);
+  vectors_.scale(0.5f, weights);
+  vectors_.add(0.5f, own_.in(message.came), weights);
+  parts_.parameters.weights_changed();
+}
+
+void GossipExchange::after_update() {
+  lengthen_step();
+  send(steps_);
+  ++steps_;
+  mix(message_of(steps_));  // of `late` steps before this one: the oldest
+}
+
+std::vector<Vector> GossipExchange::on_their_way() const {
+  std::vector<Vector> all;
+  for (std::size_t i = 1; i <= late_; ++i) {
+    const Message& message = message_of(steps_ + i);
+    await(message);
+    all.push_back(own_.in(message.came));
+  }
+  return all;
+}
+
+/// The weights become this rank's x and those of the messages for it.
+void GossipExchange::add_messages() {
+  const Vector weights = own_.of(Part::weights);
+  const float share = 1 / static_cast<float>(2 + late_);  // w / 2
+  vectors_.scale(2 * share, weights);
+  for (const Vector& message : on_their_way()) vectors_.add(share, message, weights);
+}
+
+void GossipExchange::settle() {
+  if (steps_ > 0) own_.settle([this] { add_messages(); });
+}
+
+std::vector<Vector> GossipExchange::saved() const {
+  std::vector<Vector> all = own_.changing();
+  for (const Vector& message : on_their_way()) all.push_back(message);
+  return all;
+}
+
+ExchangeState GossipExchange::save(comm::Control& control) const {
+  check(!own_.is_settled(), "the exchange is settled");
+  const std::string mine = steps_ > 0 ? packed(vectors_, saved()) : "";
+  const auto all = control.gather_at_root(mine, "the exchange's state");
+  ExchangeState state;
+  if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty()) state[rank_key(rank)] = all[rank];
+  return state;
+}
+
+void GossipExchange::load(const ExchangeState& state) {
+  steps_ = saved_steps(state, name());
+  if (steps_ == 0) return;
+  require_same_ranks(state.size() - 1, world(), name());
+  for (Message& message : messages_) message.arrived.reset();
+  const auto mine = state.find(rank_key(static_cast<std::size_t>(communicator_.rank())));
+  require(mine != state.end() && unpack(vectors_, mine->second, saved()),
+          fmt::format("the state of the exchange '{}' is of another network, or of messages that "
+                      "are added another number of steps later (sync.gossip-late), which here is "
+                      "{}",
+                      name(), late_));
+  parts_.parameters.weights_changed();
+}
+
+}  // namespace lockstep::reduce
