@@ -11,14 +11,12 @@ Metrics& Metrics::operator+=(const Metrics& more) {
 }
 
 ReadFigures Backend::put_aside(std::vector<Program*> ran, const Parameters& parameters) {
-  return [ran = std::move(ran), &parameters] {
-    StepFigures figures;
-    for (Program* program : ran) figures.metrics += program->take_metrics();
-    figures.loss_scale = parameters.loss_scale();
-    figures.clipped_norm = parameters.clipped_norm();
-    figures.trust = parameters.trust_ratios();
-    return figures;
-  };
+  StepFigures figures;
+  for (Program* program : ran) figures.metrics += program->take_metrics();
+  figures.loss_scale = parameters.loss_scale();
+  figures.clipped_norm = parameters.clipped_norm();
+  figures.trust = parameters.trust_ratios();
+  return [figures = std::move(figures)] { return figures; };
 }
 
 }  // namespace lockstep::backend

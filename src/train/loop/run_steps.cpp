@@ -8,7 +8,8 @@
 // How a run makes its steps: it launches each, and reads one or several together. A device that
 // runs as the host calls has each step read at once. Another one would be idle meanwhile, so its
 // steps are read only after a short time, and where the run must know them: at the end of an epoch,
-// before an audit and a checkpoint, and where it stops.
+// before an audit and a checkpoint, and where it stops. Ranks meet when they read, so an exchange
+// whose ranks need not meet in each step has several read together on any device.
 namespace lockstep::train {
 namespace {
 
@@ -120,9 +121,10 @@ RunLoop::Agreed RunLoop::add_up(const std::vector<StepReport>& mine, std::size_t
 /// Rank 0's proposal: as many steps as end in a short time.
 std::size_t RunLoop::steps_to_read() const {
   const std::optional<double> step_s = statistics_.usual_step_s();
-  if (backend_.device().steps_ahead() == 0 || !step_s) return 1;
-  return static_cast<std::size_t>(
-      std::clamp(unread_s / *step_s, 1.0, static_cast<double>(most_unread)));
+  const std::size_t unmet = trainer_.exchange().meets_every();
+  if (backend_.device().steps_ahead() == 0 || !step_s) return unmet;
+  return std::max(unmet, static_cast<std::size_t>(std::clamp(unread_s / *step_s, 1.0,
+                                                             static_cast<double>(most_unread))));
 }
 
 /// A step goes from the end of the one before it to its own end, by the device's clock, where the

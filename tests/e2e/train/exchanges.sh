@@ -35,9 +35,9 @@ kept rare local 'groups of 1 ranks agree on their weights every 3 steps; .* thei
   --sync.every 3 --sync.group rank
 kept outer local '.* every 4 steps from step 15 on, with an outer momentum of 0.5' \
   --sync.every 4 --sync.group rank --sync.from-epoch 1 --sync.outer-momentum 0.5
-kept push gossip 'sends half of its weights to another one, which adds them at once; .* their mean' \
+kept push gossip '.* half of its weights to another one, which adds them at once; .* their mean' \
   --sync.gossip true --sync.gossip-late 0
-kept late gossip 'sends half of its weights to another one, which adds them 2 steps later; ' \
+kept late gossip '.* sends half of its weights to another one, which adds them 2 steps later; ' \
   --sync.gossip true --sync.gossip-late 2
 
 # A rank that is killed, in a world that is no power of two, where micro-batches add up.

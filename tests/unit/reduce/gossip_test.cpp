@@ -216,9 +216,9 @@ TEST_CASE("2^n ranks have the exact mean after n steps without gradients, if not
 }
 
 TEST_CASE("ranks whose gradients end agree soon, also where messages are late", "[exchange]") {
-  on_all([](Gossip& rank, std::size_t) -> std::string {
+  on_all([](Gossip& rank, std::size_t late) -> std::string {
     for (int step = 0; step < 5; ++step) rank.pull();
-    for (int step = 0; step < 60; ++step) rank.stay();
+    for (std::size_t step = 0; step < 60 * (1 + late); ++step) rank.stay();
     const std::vector<float> own = rank.all();
     const Settled settled(*rank.exchange);
     for (std::size_t i = 0; i < rank.learned(); i += 97)
