@@ -19,7 +19,7 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 
 /// What other programs call a key.
 std::string by_other_name(const std::string& part) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> names{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 13> names{
       {{"learning-rate", "optim.lr"},
        {"batch-size", "batch"},
        {"num-workers", "data.workers"},
@@ -31,7 +31,8 @@ std::string by_other_name(const std::string& part) {
        {"gpus", "backend"},
        {"amp", "precision"},
        {"bs", "batch"},
-       {"lars", "optim.rule"}}};
+       {"lars", "optim.rule"},
+       {"muon", "optim.rule"}}};
   for (const auto& [other, key] : names)
     if (part == other) return std::string(key);
   return "";

@@ -179,6 +179,11 @@ optim::Formula make_formula(const config::Config::Optim& given) {
     case optim::Rule::lamb:
       return optim::Lamb{
           .momentum = given.momentum, .beta2 = given.beta2, .epsilon = given.epsilon};
+    case optim::Rule::muon:
+      return optim::Muon{.momentum = given.momentum,
+                         .rest_momentum = given.rest_momentum,
+                         .nesterov = given.nesterov,
+                         .iterations = static_cast<int>(given.newton_schulz)};
   }
   throw Error("a rule that specs do not know");
 }
@@ -216,12 +221,16 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
                                               : exchange_of(config.comm.wire);
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.gossip.late = config.sync.gossip_late;
-  spec.program.exchange_bytes = reduce::exchange_bytes(
-      spec.exchange, nn::numbers(trained_part(config, spec.network)),
-      static_cast<std::size_t>(replicas), spec.program.keeps_second_moments, spec.gossip);
   spec.formula = make_formula(config.optim);
+  const nn::Network trained = trained_part(config, spec.network);
+  spec.program.update_bytes = backend::update_bytes(trained, spec.formula);
+  spec.program.exchange_bytes =
+      reduce::exchange_bytes(spec.exchange, nn::numbers(trained),
+                             static_cast<std::size_t>(replicas), spec.program.keeps_second_moments,
+                             spec.gossip);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
+  spec.rest_lr_factor = config.optim.rest_lr_factor;
   spec.backbone_lr_factor = config.optim.backbone_lr_factor;
   spec.clip_norm = config.optim.clip_norm;
   spec.average = {.decay = config.optim.ema};

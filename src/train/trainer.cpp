@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <utility>
+#include <variant>
 
 #include <fmt/core.h>
 
@@ -17,17 +18,26 @@
 namespace lockstep::train {
 namespace {
 
+bool reads_image(const nn::Network& network, const nn::Tensor& tensor) {
+  return network.nodes[network.nodes[tensor.node].inputs[0]].op == nn::Op::input;
+}
+
 optim::UpdateRule update_rule(const TrainerSpec& spec, const nn::ArenaLayout& layout) {
   optim::UpdateRule rule{.formula = spec.formula, .weight_decay = {}, .adaptive = {}};
+  const bool by_muon = std::holds_alternative<optim::Muon>(spec.formula);
   for (std::size_t s = 0; s < layout.moving_slices(); ++s) {
-    const nn::Role role = layout.slices[s].tensor.role;
+    const nn::Tensor& tensor = layout.slices[s].tensor;
+    const nn::Role role = tensor.role;
     const bool is_weight = role == nn::Role::conv_weight || role == nn::Role::linear_weight;
     const bool decays = nn::learned(role) && (is_weight || spec.decay_norm_and_bias);
     rule.weight_decay.push_back(decays ? spec.weight_decay : 0);
-    rule.adaptive.push_back(is_weight ? 1.f : 0.f);
-    if (spec.backbone_lr_factor != 1)
-      rule.rate.push_back(nn::in_head(role) ? 1 : spec.backbone_lr_factor);
+    const bool is_filter = role == nn::Role::conv_weight && !reads_image(spec.network, tensor);
+    const bool adapts = by_muon ? is_filter : is_weight;
+    rule.adaptive.push_back(adapts ? 1.f : 0.f);
+    const float place = nn::in_head(role) ? 1 : spec.backbone_lr_factor;
+    rule.rate.push_back(by_muon && !adapts ? spec.rest_lr_factor * place : place);
   }
+  if (spec.backbone_lr_factor == 1 && spec.rest_lr_factor == 1) rule.rate.clear();
   return rule;
 }
 

@@ -1,4 +1,4 @@
-// LARS and LAMB on the GPU's backend, against the published formulas.
+// LARS, LAMB and Muon on the GPU's backend, against the published formulas.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -44,6 +44,7 @@ struct Stepped {
 TEST_CASE("on a GPU, too, 50 steps of each rule are the published formula's", "[rules]") {
   const auto backend = make_cuda_backend(0);
   check_rules(*backend, bottlenecks());
+  check_rules(*backend, wide());
 }
 
 TEST_CASE("a step of LAMB that overflows changes nothing and is not counted", "[rules]") {

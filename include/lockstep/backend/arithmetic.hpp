@@ -191,6 +191,30 @@ constexpr float lamb_trust(double weight_norm, double step_norm) {
   return static_cast<float>(weight_norm / step_norm);
 }
 
+/// A filter's step by Muon (optim/muon.hpp): updates the velocity and returns the direction.
+constexpr float muon_direction(float momentum, bool nesterov, float gradient, float& velocity) {
+  velocity = momentum * velocity + gradient;
+  return nesterov ? gradient + momentum * velocity : velocity;
+}
+/// By which the direction is multiplied before the first iteration.
+constexpr float muon_begin(double direction_norm) {
+  return static_cast<float>(1 / (direction_norm + 1e-7));
+}
+/// By which the weights are multiplied.
+constexpr float muon_keep(std::size_t outputs, double weight_norm) {
+  return weight_norm > 0 ? static_cast<float>(std::sqrt(static_cast<double>(outputs)) / weight_norm)
+                         : 1;
+}
+/// The polynomial of an iteration.
+struct Quintic {
+  float a = 3.4445f, b = -4.7750f, c = 2.0315f;
+};
+/// Iterations are done on x x' alone, some at a time, and their product then multiplies x. More of
+/// them together would lose the smaller singular values, which each one enlarges up to 3.4 times.
+constexpr int muon_at_once(int iterations_left, bool first) {
+  return std::min(iterations_left, first ? 2 : 3);
+}
+
 /// The factor that brings gradients of this norm down to `limit`; 1 if they are not above it
 /// (Pascanu et al. 2013; PyTorch's clip_grad_norm_ and its 1e-6). A norm that is not a number gives
 /// 1: the gradients then are not either, and stay so.

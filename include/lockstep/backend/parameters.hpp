@@ -57,6 +57,9 @@ class Parameters {
   virtual std::optional<optim::TrustRatios> trust_ratios() const { return std::nullopt; }
 };
 
+/// Bytes that updates by this rule take in addition to the parameters.
+std::size_t update_bytes(const nn::Network& network, const optim::Formula& formula);
+
 /// Fills the weights with their initial values, a pure function of the seed.
 void initialise(const nn::Network& network, const nn::InitSpec& spec, Parameters& parameters);
 

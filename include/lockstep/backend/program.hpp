@@ -52,6 +52,8 @@ struct ProgramSpec {
   bool keeps_average = false;
   /// The run's rule has second moments: counted where memory is planned.
   bool keeps_second_moments = false;
+  /// What updates by the run's rule take of the device's memory: counted where memory is planned.
+  std::size_t update_bytes = 0;
   /// What the run's exchange takes of the device's memory: counted where memory is planned.
   std::size_t exchange_bytes = 0;
   /// What backward makes again instead of keeping it; the same bits in any case.

@@ -102,6 +102,9 @@ struct Config {
     float beta2 = 0.999f;
     float epsilon = 1e-6f;
     bool nesterov = false;
+    std::size_t newton_schulz = 5;  ///< iterations
+    float rest_lr_factor = 1;
+    float rest_momentum = 0.9f;
     float weight_decay = 1e-4f;
     bool decay_norm_and_bias = true;
     float clip_norm = 0;

@@ -7,14 +7,15 @@
 #include "lockstep/base/text/choices.hpp"
 #include "lockstep/optim/lamb.hpp"
 #include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/muon.hpp"
 #include "lockstep/optim/sgd.hpp"
 
 namespace lockstep::optim {
 
 /// The rules that backends know. Each is plain data in a separate header; what it means for one
 /// weight is in backend/arithmetic.hpp.
-using Formula = std::variant<Sgd, Lars, Lamb>;
-enum class Rule { sgd, lars, lamb };
+using Formula = std::variant<Sgd, Lars, Lamb, Muon>;
+enum class Rule { sgd, lars, lamb, muon };
 
 /// Whether a rule keeps second moments of the gradients: one vector more than weights, gradients
 /// and momentum.
@@ -33,7 +34,8 @@ struct TrustRatios {
 struct UpdateRule {
   Formula formula;
   std::vector<float> weight_decay;  ///< per slice of the arena; ignored for running statistics
-  /// Per slice: 1, or 0 for batch norm's numbers and biases, whose rate no rule adapts.
+  /// Per slice: 1, or 0 for batch norm's numbers and biases, whose rate no rule adapts, and for
+  /// what Muon leaves to SGD.
   std::vector<float> adaptive = {};
   /// Per slice: multiplies the learning rate; empty: 1 for all.
   std::vector<float> rate = {};
@@ -60,5 +62,5 @@ template <>
 struct lockstep::Choices<lockstep::optim::Rule> {
   using enum lockstep::optim::Rule;
   static constexpr Choice<lockstep::optim::Rule> all[] = {
-      {sgd, "sgd"}, {lars, "lars"}, {lamb, "lamb"}};
+      {sgd, "sgd"}, {lars, "lars"}, {lamb, "lamb"}, {muon, "muon"}};
 };

@@ -32,6 +32,7 @@ struct TrainerSpec {
   float weight_decay = 0;
   bool decay_norm_and_bias = true;
   float backbone_lr_factor = 1;  ///< of the learning rate of all layers but the last one
+  float rest_lr_factor = 1;      ///< Muon: of the learning rate of all but its filters
   float clip_norm = 0;           ///< the largest norm of a step's gradients; 0: not limited
   optim::AverageSpec average;
   reduce::ExchangeKind exchange = reduce::ExchangeKind::exact;

@@ -7,6 +7,7 @@
 #include "app/bench/bench_comm.hpp"
 #include "app/bench/bench_data.hpp"
 #include "app/bench/bench_inference.hpp"
+#include "app/bench/bench_rules.hpp"
 #include "app/bench/bench_steps.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
@@ -27,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TrainBenchOptions : StepOptions {
-  bool reduction = false, layers = false;
+  bool reduction = false, layers = false, rules = false;
   std::string trace;
   bool times_tape() const { return layers || !trace.empty(); }
 };
@@ -184,6 +185,12 @@ void report(const TrainBenchOptions& options, const Json& json) {
   if (options.reduction)
     log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
                           figure("step_without_reduction_ms"), figure("reduction_ratio")));
+  if (options.rules)
+    for (const auto& [name, one] : json["rules"].items())
+      log::info(
+          fmt::format("by {} a step takes {:.1f} ms, {:.3f} times SGD's, and its update {:.1f}",
+                      name, one["step_ms"].get<double>(), one["ratio"].get<double>(),
+                      one["update_ms"].get<double>()));
   if (options.layers)
     for (const Json& step : json["tape"]) log::info(line_of(step));
   if (json.contains("floor_ms"))
@@ -203,6 +210,13 @@ void measure_in_a_row(comm::Control& control, const TrainBenchOptions& options,
   while (series.step.size() < options.steps)
     steps_in_a_row(control, trainer, data, options.batch, ahead,
                    std::min(most, options.steps - series.step.size()), series);
+}
+
+/// A step by each trainer that is compared with the first one.
+void take_turns(comm::Control& control, const TrainBenchOptions& options, train::Trainer* alone,
+                StepSeries& without, std::vector<RuleTrial>& rules, const Synthetic& data) {
+  if (alone) one_step(control, *alone, data, options.batch, &without);
+  for (RuleTrial& rule : rules) one_step(control, *rule.trainer, data, options.batch, &rule.series);
 }
 
 /// What each step of the tape takes; also as a trace, on rank 0, if one is asked for.
@@ -245,25 +259,25 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   train::Trainer trainer(spec, *compute.backend, reducing);
   one_step(*launch.control, trainer, data, options.batch);
   const double first_step_s = now_s() - started_s;
-  for (std::size_t i = 0; i < options.warm_up; ++i)
-    one_step(*launch.control, trainer, data, options.batch);
+  warm_up(*launch.control, options, trainer, data);
   // Here, because a training has no second trainer.
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
   std::unique_ptr<train::Trainer> alone;
-  if (options.reduction) {
-    alone = std::make_unique<train::Trainer>(spec, *compute.backend, silent);
-    for (std::size_t i = 0; i < options.warm_up; ++i)
-      one_step(*launch.control, *alone, data, options.batch);
-  }
+  if (options.reduction) alone = std::make_unique<train::Trainer>(spec, *compute.backend, silent);
+  if (alone) warm_up(*launch.control, options, *alone, data);
+  std::vector<RuleTrial> rules =
+      rule_trials(*launch.control, options, spec, *compute.backend, reducing, data, options.rules);
   StepSeries with, without;
-  const std::size_t ahead = compute.backend->device().steps_ahead();
-  if (ahead > 0 && !alone) measure_in_a_row(*launch.control, options, trainer, data, ahead, with);
+  if (const std::size_t ahead = compute.backend->device().steps_ahead();
+      ahead > 0 && !options.reduction && !options.rules)
+    measure_in_a_row(*launch.control, options, trainer, data, ahead, with);
   while (with.step.size() < options.steps) {
     one_step(*launch.control, trainer, data, options.batch, &with);
-    if (alone) one_step(*launch.control, *alone, data, options.batch, &without);
+    take_turns(*launch.control, options, alone.get(), without, rules, data);
   }
   Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
+  add_rules(rules, with, json);
   json["nodes"] = launch.nodes.count();
   add_sizes(trainer, json);
   if (floor) add_floor(*floor, json);
@@ -284,6 +298,8 @@ Command add_bench(Arguments root) {
   options->add_to(train);
   train.add_flag("--reduction", options->reduction,
                  "also run each step without reducing gradients, in turn, and compare");
+  train.add_flag("--rules", options->rules,
+                 "also run each step by the other update rules, in turn, and compare");
   train.add_flag("--layers", options->layers,
                  "also time each step of the tape, on a GPU with the shortest time that its "
                  "measured rates allow");

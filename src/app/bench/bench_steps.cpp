@@ -139,6 +139,11 @@ void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& 
   series->update.push_back(slowest_ms[4]);
 }
 
+void warm_up(comm::Control& control, const StepOptions& options, train::Trainer& trainer,
+             const Synthetic& data) {
+  for (std::size_t i = 0; i < options.warm_up; ++i) one_step(control, trainer, data, options.batch);
+}
+
 void steps_in_a_row(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
                     std::size_t global_rows, std::size_t ahead, std::size_t steps,
                     StepSeries& series) {

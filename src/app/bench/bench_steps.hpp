@@ -55,6 +55,10 @@ struct StepSeries {
 void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
               std::size_t global_rows, StepSeries* series = nullptr);
 
+/// Runs the steps that are not measured. Collective.
+void warm_up(comm::Control& control, const StepOptions& options, train::Trainer& trainer,
+             const Synthetic& data);
+
 /// Runs one step that does not count, and then `steps`, as a training does on a device that runs
 /// later than the host: no wait in between, but for the step `ahead` steps before. Times are by the
 /// device's clock, from the end of the step before. Collective.

@@ -30,6 +30,7 @@ ProgramSpec evaluation(ProgramSpec spec) {
   spec.fuse_norms = false;
   spec.keeps_average = false;
   spec.keeps_second_moments = false;
+  spec.update_bytes = 0;
   spec.exchange_bytes = 0;
   spec.recompute = {};
   return spec;

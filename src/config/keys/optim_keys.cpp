@@ -10,6 +10,7 @@ bool trains_backbone(const C& c) { return c.freeze != nn::Freeze::backbone; }
 bool is_polynomial(const C& c) { return c.optim.decay == Decay::polynomial; }
 bool is_lars(const C& c) { return c.optim.rule == optim::Rule::lars; }
 bool is_lamb(const C& c) { return c.optim.rule == optim::Rule::lamb; }
+bool is_muon(const C& c) { return c.optim.rule == optim::Rule::muon; }
 bool has_momentum(const C& c) { return c.optim.momentum > 0; }
 bool decays(const C& c) { return c.optim.weight_decay > 0; }
 bool warms_up(const C& c) { return c.optim.warmup_epochs > 0; }
@@ -31,7 +32,8 @@ std::vector<ConfigKey> optim_keys() {
           .needs("freeze", trains_backbone, "no other layer learns"),
       key("optim.rule", &C::optim, &Section::rule,
           "SGD, or for large batches LARS or LAMB, which adapt each weight tensor's rate to its "
-          "norm; LARS needs an lr of about 5 to 30, LAMB of about 0.005"),
+          "norm, or Muon, which makes a filter's momentum orthogonal; LARS needs an lr of about 5 "
+          "to 30, LAMB of about 0.005, Muon of about 0.02 to 0.2"),
       key("optim.trust", &C::optim, &Section::trust,
           "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")
           .within(0, 1)
@@ -40,7 +42,8 @@ std::vector<ConfigKey> optim_keys() {
           "LARS: lr and trust ratio in the velocity ('inside', MLPerf's reference), the same with "
           "momentum * lr / last lr ('corrected', NVIDIA), or outside of it ('outside', Intel)")
           .needs("optim.rule", is_lars, "this momentum belongs to 'lars'"),
-      key("optim.momentum", &C::optim, &Section::momentum, "of SGD and LARS; LAMB's beta1")
+      key("optim.momentum", &C::optim, &Section::momentum,
+          "of SGD and LARS; LAMB's beta1; of Muon's filters")
           .within(0, 0.999999),
       key("optim.beta2", &C::optim, &Section::beta2,
           "LAMB: the share that squared gradients keep from step to step")
@@ -52,8 +55,21 @@ std::vector<ConfigKey> optim_keys() {
           .needs("optim.rule", is_lamb, "it belongs to 'lamb'"),
       key("optim.nesterov", &C::optim, &Section::nesterov, "Nesterov's momentum")
           .needs("optim.momentum", has_momentum),
+      key("optim.newton-schulz", &C::optim, &Section::newton_schulz,
+          "Muon: iterations that make a filter's momentum orthogonal")
+          .within(1, 10)
+          .needs("optim.rule", is_muon, "they belong to 'muon'"),
+      key("optim.rest-lr-factor", &C::optim, &Section::rest_lr_factor,
+          "Muon: multiplies the learning rate of what learns by SGD: the first convolution, the "
+          "last layer, batch norms")
+          .within(0, 1000)
+          .needs("optim.rule", is_muon, "the rest belongs to 'muon'"),
+      key("optim.rest-momentum", &C::optim, &Section::rest_momentum,
+          "Muon: momentum of what learns by SGD")
+          .within(0, 0.999999)
+          .needs("optim.rule", is_muon, "the rest belongs to 'muon'"),
       key("optim.weight-decay", &C::optim, &Section::weight_decay,
-          "L2, added to the gradient; LAMB adds it to the step")
+          "L2, added to the gradient; LAMB adds it to the step, and Muon's filters have none")
           .within(0, 1),
       key("optim.decay-norm-and-bias", &C::optim, &Section::decay_norm_and_bias,
           "weight decay on batch norm's scale and shift and on biases, too")

@@ -87,6 +87,15 @@ std::optional<optim::TrustRatios> CpuParameters::trust_ratios() const {
   return optim::TrustRatios{ratios.front(), ratios[(ratios.size() - 1) / 2], ratios.back()};
 }
 
+float* CpuParameters::room(std::size_t floats) {
+  if (floats > room_floats_) {
+    room_ = HostMemory();
+    room_ = HostMemory(floats * sizeof(float));
+    room_floats_ = floats;
+  }
+  return room_.as<float>();
+}
+
 float* CpuParameters::at(backend::Part part, std::size_t offset) const {
   const HostMemory& memory = memory_[static_cast<std::size_t>(part)];
   return memory.data() != nullptr ? memory.as<float>() + offset : nullptr;

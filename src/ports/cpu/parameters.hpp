@@ -57,6 +57,8 @@ class CpuParameters final : public backend::Parameters {
   std::optional<optim::TrustRatios> trust_ratios() const override;
   /// By slice; 0 for one that is not adaptive.
   void set_trust(std::size_t slice, float ratio) { trust_.at(slice) = ratio; }
+  /// Memory for an update, of at least that many floats; the next call may use it again.
+  float* room(std::size_t floats);
 
   Storage storage() const { return storage_; }
   const ConvFormats& formats(std::size_t conv_node) const { return formats_.at(conv_node); }
@@ -78,7 +80,9 @@ class CpuParameters final : public backend::Parameters {
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
   static constexpr auto moments_part = static_cast<std::size_t>(backend::Part::second_moments);
   HostMemory memory_[moments_part + 1];  // by part; the last two are empty until they are kept
-  std::vector<float> trust_;             // by slice
+  HostMemory room_;
+  std::size_t room_floats_ = 0;
+  std::vector<float> trust_;  // by slice
   double clipped_norm_ = 0;
   std::uint64_t version_ = 0;
 };

@@ -97,6 +97,9 @@ class CudaParameters final : public backend::Parameters {
              std::pair<std::size_t, std::size_t> slices);
   void apply(const optim::Lamb& lamb, const optim::UpdateRule& rule, const UpdateArgs& args,
              std::pair<std::size_t, std::size_t> slices);
+  void apply(const optim::Muon& muon, const optim::UpdateRule& rule, const UpdateArgs& args,
+             std::pair<std::size_t, std::size_t> slices);
+  float* muon_memory();
   TrustArgs trust_args(const optim::UpdateRule& rule);
   /// Once the last slices are updated: the trust ratios of all.
   void end_trust(const TrustArgs& trust, std::size_t last_slice);
@@ -111,7 +114,7 @@ class CudaParameters final : public backend::Parameters {
   std::vector<Chunk> chunks_;
   static constexpr auto average_part = static_cast<std::size_t>(backend::Part::average);
   static constexpr auto moments_part = static_cast<std::size_t>(backend::Part::second_moments);
-  DeviceBuffer parts_[moments_part + 1], copies_, scalars_, device_chunks_, trust_;
+  DeviceBuffer parts_[moments_part + 1], copies_, scalars_, device_chunks_, trust_, muon_room_;
   mutable DeviceBuffer first_chunks_, chunk_sums_, slice_sums_,
       crc_sums_;  // allocated when first needed
   Table decay_, adaptive_, rate_;

@@ -65,6 +65,7 @@ Decided decide(const StartSetting& setting) {
                 {.loader_bytes = setting.data.loader_bytes(),
                  .average = trainer.average.kept(),
                  .second_moments = optim::has_second_moments(trainer.formula),
+                 .update_bytes = trainer.program.update_bytes,
                  .exchange_bytes = trainer.program.exchange_bytes,
                  .checkpoints = true},
                 setting.control);

@@ -40,7 +40,7 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   const std::size_t weights = nn::numbers(network) * sizeof(float);
   const std::size_t vectors = (other.average ? 1U : 0) + (other.second_moments ? 1 : 0);
   const std::size_t needed = static_cast<std::size_t>(most) + trainer_bytes + other.loader_bytes +
-                             vectors * weights + other.exchange_bytes +
+                             vectors * weights + other.update_bytes + other.exchange_bytes +
                              (other.checkpoints ? run_bytes : 0) +
                              (control.world() > 1 ? message_bytes : 0);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;

@@ -23,6 +23,17 @@ assert figures["steps"] == 3 and figures["step_without_reduction_ms"] > 0
 END
 verdict $? 'a training step and each step of its tape are measured, and a trace of them is written'
 
+run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --warm-up 1 --threads 1 --rules \
+  --json rules.json
+((status == 0)) && says "by muon a step takes .* times SGD's" && python3 - <<'END'
+import json
+figures = json.load(open("rules.json"))
+assert list(figures["rules"]) == ["lars", "lamb", "muon"]
+for one in figures["rules"].values():
+    assert 0 < one["update_ms"] < one["step_ms"] and one["ratio"] > 0
+END
+verdict $? 'steps by each update rule are measured in turn with those by SGD'
+
 run ranks 2 "$LOCKSTEP" bench inference --batch 16 --steps 3 --warm-up 1 --threads 1 \
   --json inference.json
 ((status == 0)) && says 'inference: resnet20 fp32 batch 16 on 2 x .* images/s' && python3 - <<'END'

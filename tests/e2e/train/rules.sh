@@ -1,6 +1,6 @@
 #!/bin/bash
-# Update rules (optim.rule): trainings by LARS and LAMB resume with the same bits on 1, 2 and 4
-# ranks, with micro-batches, frozen layers and groups of ranks; recipes (--recipe).
+# Update rules (optim.rule): trainings by LARS, LAMB and Muon resume with the same bits on 1, 2 and
+# 4 ranks, with micro-batches, frozen layers and groups of ranks; recipes (--recipe).
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small
@@ -30,6 +30,27 @@ kept outside 4 "${lars[@]}" --optim.lars-momentum outside --optim.nesterov
 kept parts 2 "${lamb[@]}" --accumulate 3 --optim.ema 0.9 --optim.clip-norm 1
 kept groups 2 "${lamb[@]}" --sync.every 3 --sync.group rank
 
+muon=(--optim.rule muon --optim.lr 0.1 --optim.momentum 0.6 --optim.nesterov
+  --optim.rest-lr-factor 0.5 --optim.rest-momentum 0.85)
+for ranks in 1 2 4; do kept muon-$ranks $ranks "${muon[@]}"; done
+kept muon-parts 2 "${muon[@]}" --accumulate 3 --optim.ema 0.9 --optim.clip-norm 1 \
+  --optim.newton-schulz 3
+kept muon-groups 2 "${muon[@]}" --sync.every 3 --sync.group rank
+kept muon-wire 4 "${muon[@]}" --comm.wire bf16
+# Steps wait for their checkpoints, so that the run does not end before the signal.
+mpirun --oversubscribe --bind-to none -np 2 "${train[@]}" "${muon[@]}" --out muon-killed \
+  --checkpoint.background false >muon-killed.log 2>&1 &
+mpirun=$!
+saved() { compgen -G 'muon-killed/checkpoints/step-*.h5' >saved.log; }
+until_it 600 saved
+rank_pids $mpirun
+kill -KILL "${pids[@]}"
+finish muon-killed
+[[ ! -e muon-killed/summary.json ]] &&
+  run ranks 2 "${train[@]}" "${muon[@]}" --out muon-killed --resume auto && ((status == 0)) &&
+  tensors muon-killed/$last | cmp muon-2.tensors -
+verdict $? 'a training by Muon that was killed ends with the same bits when resumed'
+
 grep -q '"second_moments/conv1.weight"' lamb-1.tensors &&
   (($(grep -c '"second_moments/' lamb-1.tensors) == $(grep -c '"momentum/' lamb-1.tensors))) &&
   ! grep -q second_moments corrected.tensors
@@ -38,8 +59,8 @@ verdict $? "a checkpoint of LAMB's has second moments, others have none"
   lamb-2/metrics.jsonl) == 22)) && run "$LOCKSTEP" info lamb-2 && says finished
 verdict $? 'each step has the smallest, the median and the largest trust ratio'
 run "${train[@]}" --out sgd
-((status == 0)) && ! grep -q trust_ sgd/metrics.jsonl
-verdict $? 'steps by SGD have none'
+((status == 0)) && ! grep -q trust_ sgd/metrics.jsonl muon-2/metrics.jsonl
+verdict $? 'steps by SGD and by Muon have none'
 
 tuned=(--init sgd/$last --optim.backbone-lr-factor 0.1)
 kept tuned 2 "${lamb[@]}" "${tuned[@]}" --freeze layer2
@@ -47,10 +68,19 @@ grep -q '"second_moments/layer3' tuned.tensors &&
   ! grep -Eq '"second_moments/(conv1|bn1|layer1|layer2)[.]' tuned.tensors
 verdict $? 'frozen layers have no second moments'
 
+kept muon-tuned 2 "${muon[@]}" "${tuned[@]}" --freeze layer2
+run "${train[@]}" "${muon[@]}" --dry-run --out none
+((status == 0)) && says 'images/s, .*peak memory' && says 'dry run' && [[ ! -e none ]]
+verdict $? 'a dry run by Muon tells its time and memory'
+
 run "${train[@]}" --out begun --stop-after 7
-((status == 3)) && run "${train[@]}" "${lamb[@]}" --out begun --resume auto
-((status == 2)) && says "step-.*: its run had optim.rule = sgd, this one has lamb.*--init"
-verdict $? 'a resume with another rule is an error that names both and the checkpoint'
+((status == 3))
+for rule in lamb muon; do
+  options="$rule[@]"
+  run "${train[@]}" "${!options}" --out begun --resume auto
+  ((status == 2)) && says "step-.*: its run had optim.rule = sgd, this one has $rule.*--init"
+  verdict $? "a resume with another rule, $rule, is an error that names both and the checkpoint"
+done
 
 # ---- recipes -------------------------------------------------------------------------------------
 run "${train[@]}" --recipe no-such --out none

@@ -114,10 +114,11 @@ TEST_CASE("weights that an exchange writes reach the copies that convolutions re
   CHECK(copies() == doubled);
 }
 
-TEST_CASE("what an exchange allocates is counted as memory of the GPU", "[exchange]") {
+TEST_CASE("what an exchange and an update allocate is counted as memory of the GPU", "[exchange]") {
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 10));
   ProgramSpec spec;
   const std::size_t without = cuda::memory_of(network, spec, {}).total();
   spec.exchange_bytes = 12345;
-  CHECK(cuda::memory_of(network, spec, {}).total() == without + 12345);
+  spec.update_bytes = 1000;
+  CHECK(cuda::memory_of(network, spec, {}).total() == without + 13345);
 }

@@ -28,6 +28,7 @@ double norm_of(const Values& values) {
 struct Tensor {
   Values w, g, m, v;
   bool skipped = false;         ///< on the skip list
+  std::size_t rows = 1;         ///< of a filter: its outputs
   double decay = 0, began = 0;  ///< began: its norm before the first step
   double lr_before = 0, lr = 0;
   int t = 0;
@@ -83,6 +84,27 @@ void lamb(Tensor& x, double beta1, double beta2, double epsilon) {
   for (std::size_t i = 0; i < u.size(); ++i) x.w[i] -= x.lr * x.trust * u[i];
 }
 
+/// KellerJordan/cifar10-airbench, airbench94_muon.py; torch.optim.SGD for the rest.
+void muon(Tensor& x, const optim::Muon& by) {
+  const double momentum = double{x.skipped ? by.rest_momentum : by.momentum};
+  const double decay = x.skipped ? x.decay : 0;
+  Values u(x.w.size());
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    const double g = x.g[i] + decay * x.w[i];
+    x.m[i] = momentum * x.m[i] + g;
+    u[i] = by.nesterov ? g + momentum * x.m[i] : x.m[i];
+  }
+  const double norm = norm_of(x.w);
+  if (!x.skipped && norm > 0)
+    for (double& w : x.w) w *= std::sqrt(static_cast<double>(x.rows)) / norm;
+  if (!x.skipped) {
+    const double length = norm_of(u) + 1e-7;
+    for (double& v : u) v /= length;
+    u = newton_schulz(u, x.rows, by.iterations);
+  }
+  for (std::size_t i = 0; i < u.size(); ++i) x.w[i] -= x.lr * u[i];
+}
+
 float rate_at(int step, double highest) {
   return static_cast<float>(highest * std::min((step + 1) / 10.0, (steps + 5 - step) / 45.0));
 }
@@ -100,6 +122,8 @@ struct Law {
   double lr;
   Published published;
   double tolerance = 1e-6;
+  bool has_ratios() const { return !is_muon(); }
+  bool is_muon() const { return std::holds_alternative<optim::Muon>(formula); }
 };
 
 bool is_weight(const nn::Tensor& tensor) {
@@ -110,6 +134,7 @@ class Run {
  public:
   Run(Backend& backend, const nn::Network& network, const Law& law)
       : backend_(backend),
+        network_(network),
         law_(law),
         parameters_(backend.make_parameters(network, Precision::fp32)),
         rule_{.formula = law.formula, .weight_decay = {}} {
@@ -159,7 +184,8 @@ class Run {
       if (!x.skipped) ratios.push_back(x.trust);
     std::sort(ratios.begin(), ratios.end());
     const auto found = parameters_->trust_ratios();
-    REQUIRE(found.has_value());
+    REQUIRE(found.has_value() == law_.has_ratios());
+    if (!found) return;
     CHECK(found->smallest == Approx(ratios.front()).epsilon(1e-5));
     CHECK(found->median == Approx(ratios[(ratios.size() - 1) / 2]).epsilon(1e-5));
     CHECK(found->largest == Approx(ratios.back()).epsilon(1e-5));
@@ -169,10 +195,11 @@ class Run {
   const nn::ArenaLayout& layout() const { return parameters_->layout(); }
   void begin(std::size_t s) {
     const nn::Tensor& tensor = layout().slices[s].tensor;
-    const bool adapts = is_weight(tensor), filter = tensor.role == nn::Role::conv_weight;
+    const bool filter = tensor.role == nn::Role::conv_weight;
+    const bool adapts = law_.is_muon() ? filter && !reads_image(tensor) : is_weight(tensor);
     if (filter && ++filters_ == 2) without_gradient_ = s;
     rule_.adaptive.push_back(adapts ? 1.f : 0.f);
-    rule_.weight_decay.push_back(adapts ? static_cast<float>(decay_of_weights) : 0.f);
+    rule_.weight_decay.push_back(is_weight(tensor) ? static_cast<float>(decay_of_weights) : 0.f);
     rule_.rate.push_back(nn::in_head(tensor.role) ? 1.f : 0.25f);
     const std::vector<float> weights = drawn(tensor.count(), s, filter && filters_ == 1 ? 0 : 0.5);
     parameters_->import_slice(Part::weights, s, weights);
@@ -181,11 +208,17 @@ class Run {
                         .m = Values(weights.size()),
                         .v = Values(weights.size()),
                         .skipped = !adapts,
+                        .rows = tensor.shape.front(),
                         .decay = double{rule_.weight_decay.back()},
                         .began = norm_of({weights.begin(), weights.end()})});
   }
 
+  bool reads_image(const nn::Tensor& tensor) const {
+    return network_.nodes[network_.nodes[tensor.node].inputs[0]].op == nn::Op::input;
+  }
+
   Backend& backend_;
+  const nn::Network& network_;
   const Law& law_;
   std::unique_ptr<Parameters> parameters_;
   optim::UpdateRule rule_;
@@ -199,6 +232,8 @@ std::vector<Law> all_laws() {
   const auto lars = [](optim::LarsMomentum form, bool nesterov = false) {
     return optim::Lars{.momentum = 0.9f, .nesterov = nesterov, .coefficient = 0.01f, .form = form};
   };
+  const optim::Muon published{.momentum = 0.6f, .rest_momentum = 0.85f};
+  const optim::Muon short_one{.momentum = 0.95f, .nesterov = false, .iterations = 3};
   return {
       {"LARS, inside", lars(inside), 2, [=](Tensor& x) { lars_inside(x, m, eta, false); }},
       {"LARS, Nesterov", lars(inside, true), 2, [=](Tensor& x) { lars_inside(x, m, eta, true); }},
@@ -206,10 +241,48 @@ std::vector<Law> all_laws() {
       {"LARS, outside", lars(outside), 2, [=](Tensor& x) { lars_outside(x, m, eta); }},
       {"LAMB", optim::Lamb{.momentum = 0.9f, .beta2 = 0.99f}, 0.02,
        [=](Tensor& x) { lamb(x, m, beta2, epsilon); }},
+      {"Muon", published, 0.24, [=](Tensor& x) { muon(x, published); }, 1e-5},
+      {"Muon, 3 iterations", short_one, 0.24, [=](Tensor& x) { muon(x, short_one); }, 1e-5},
   };
 }
 
 }  // namespace
+
+std::vector<double> newton_schulz(const std::vector<double>& matrix, std::size_t rows,
+                                  int iterations) {
+  const std::size_t columns = matrix.size() / rows;
+  const bool upright = rows <= columns;
+  const std::size_t height = std::min(rows, columns), width = std::max(rows, columns);
+  const auto place = [&](std::size_t r, std::size_t c) {
+    return upright ? r * columns + c : c * columns + r;
+  };
+  Values x(matrix.size()), next(matrix.size());
+  for (std::size_t r = 0; r < height; ++r)
+    for (std::size_t c = 0; c < width; ++c) x[r * width + c] = matrix[place(r, c)];
+  Values square(height * height), by(height * height);
+  for (int step = 0; step < iterations; ++step) {
+    std::fill(square.begin(), square.end(), 0);
+    for (std::size_t r = 0; r < height; ++r)
+      for (std::size_t k = 0; k < height; ++k)
+        for (std::size_t c = 0; c < width; ++c)
+          square[r * height + k] += x[r * width + c] * x[k * width + c];
+    for (std::size_t i = 0; i < by.size(); ++i) by[i] = -4.7750 * square[i];
+    for (std::size_t r = 0; r < height; ++r)
+      for (std::size_t k = 0; k < height; ++k)
+        for (std::size_t c = 0; c < height; ++c)
+          by[r * height + c] += 2.0315 * square[r * height + k] * square[k * height + c];
+    for (std::size_t i = 0; i < x.size(); ++i) next[i] = 3.4445 * x[i];
+    for (std::size_t r = 0; r < height; ++r)
+      for (std::size_t k = 0; k < height; ++k)
+        for (std::size_t c = 0; c < width; ++c)
+          next[r * width + c] += by[r * height + k] * x[k * width + c];
+    std::swap(x, next);
+  }
+  Values found(matrix.size());
+  for (std::size_t r = 0; r < height; ++r)
+    for (std::size_t c = 0; c < width; ++c) found[place(r, c)] = x[r * width + c];
+  return found;
+}
 
 void check_rules(Backend& backend, const nn::Network& network) {
   for (const Law& law : all_laws()) {

@@ -111,6 +111,14 @@ nn::Network pool_as_skip() {
       s.join("j1", s.conv_bn("c2", s.relu("r1", s.conv_bn("c1", x, 16, 3, 1)), 16, 3, 1), x));
 }
 
+nn::Network wide() {
+  Sketch s({3, 4, 4}, 3);
+  std::size_t x = s.relu("r0", s.conv_bn("c0", 0, 16, 3, 1));
+  x = s.relu("r1", s.conv_bn("c1", x, 112, 3, 1));
+  x = s.relu("r2", s.conv_bn("c2", x, 144, 1, 1));
+  return s.finish(s.relu("r3", s.conv_bn("c3", x, 96, 3, 1)));
+}
+
 std::vector<nn::Network> all_sketches() {
   return {plain(), padded_shortcuts(), bottlenecks(), pool_as_skip()};
 }

@@ -19,6 +19,7 @@ nn::Network plain();
 nn::Network padded_shortcuts();  ///< option A
 nn::Network bottlenecks();       ///< 7x7 stem, max pooling, 1x1 with stride, option B
 nn::Network pool_as_skip();      ///< a convolution and a sum read the pooled value
+nn::Network wide();              ///< filters of more rows and columns than a tile has
 std::vector<nn::Network> all_sketches();
 
 /// A network with weights, a batch, and the oracle's results for them: a pure function of the seed.

@@ -168,8 +168,13 @@ TEST_CASE("a key of another update rule is an error that names both", "[config]"
   refused("lars", "epsilon = 0.1", "'lars'; it belongs to 'lamb'");
   refused("lamb", "trust = 0.1", "'lamb'; the trust coefficient belongs to 'lars'");
   refused("lamb", "nesterov = true", "has no meaning with optim.rule = lamb");
-  for (const char* text : {"rule = \"lars\"\nlars-momentum = \"corrected\"\nnesterov = true",
-                           "rule = \"lamb\"\nbeta2 = 0.99\nepsilon = 1e-8"}) {
+  refused("sgd", "newton-schulz = 3", "'sgd'; they belong to 'muon'");
+  refused("lars", "rest-lr-factor = 0.5", "'lars'; the rest belongs to 'muon'");
+  refused("lamb", "rest-momentum = 0.5", "'lamb'; the rest belongs to 'muon'");
+  for (const char* text :
+       {"rule = \"muon\"\nnesterov = true\nnewton-schulz = 3\nrest-momentum = 0.85",
+        "rule = \"lars\"\nlars-momentum = \"corrected\"\nnesterov = true",
+        "rule = \"lamb\"\nbeta2 = 0.99\nepsilon = 1e-8"}) {
     Config config = parsed(std::string("[optim]\n") + text);
     CHECK_NOTHROW(resolve(config, 1));
     Config again = parsed(to_toml(config));

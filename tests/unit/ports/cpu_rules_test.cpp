@@ -1,16 +1,96 @@
-// LARS and LAMB on the CPU, against the published formulas.
+// LARS, LAMB and Muon on the CPU, against the published formulas.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <utility>
 
+#include "lockstep/base/rng.hpp"
+#include "ports/cpu/arena/orthogonal.hpp"
 #include "tests/support/laws/rules.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;
 
+namespace {
+
+/// A matrix, and memory for its iterations.
+struct Given {
+  Given(std::size_t height, std::size_t width, bool skewed)
+      : values(height * width), next(values.size()), squares(4 * height * height) {
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      // Skewed: each row is shorter than the one before it, and all are nearly the same.
+      const std::size_t row = i / width, column = i % width;
+      const auto drawn = [&](std::size_t at) { return 2 * unit(philox(7, at, 0).word[0]) - 1.0; };
+      const double size = skewed ? std::pow(0.95, static_cast<double>(row)) : 1;
+      values[i] = static_cast<float>(size * (drawn(i) + (skewed ? 30 * drawn(column) : 0)));
+      sum += double{values[i]} * double{values[i]};
+    }
+    for (float& v : values) v /= static_cast<float>(std::sqrt(sum));
+    matrix = {height, width, values.data(), next.data(), squares.data()};
+  }
+  std::vector<float> values, next, squares;
+  cpu::WideMatrix matrix;
+};
+
+std::vector<float> result(const cpu::WideMatrix& matrix) {
+  return {matrix.values, matrix.values + matrix.height * matrix.width};
+}
+
+}  // namespace
+
 TEST_CASE("50 steps of each rule are the published formula's, zero norms and skip lists included",
           "[rules]") {
   for (const std::size_t threads : {1u, 3u}) {
     const auto backend = backend::make_cpu_backend({std::vector<std::vector<int>>(threads)});
     check_rules(*backend, bottlenecks());
+  }
+}
+
+TEST_CASE("50 steps of each rule are the published formula's for filters of several tiles",
+          "[rules][slow]") {
+  const auto backend = backend::make_cpu_backend({std::vector<std::vector<int>>(2)});
+  check_rules(*backend, wide());
+}
+
+TEST_CASE("Newton-Schulz's iterations are those in double precision, also of nearly equal rows",
+          "[rules]") {
+  cpu::Team team(std::vector<std::vector<int>>(2));
+  for (const bool skewed : {false, true})
+    for (const auto& [height, width] : {std::pair{1, 5}, {16, 16}, {130, 900}}) {
+      INFO(height << " x " << width << (skewed ? ", skewed" : ""));
+      for (const int iterations : {1, 2, 5}) {
+        Given given(static_cast<std::size_t>(height), static_cast<std::size_t>(width), skewed);
+        const std::vector<double> want =
+            newton_schulz({given.values.begin(), given.values.end()},
+                          static_cast<std::size_t>(height), iterations);
+        std::vector<cpu::WideMatrix> all{given.matrix};
+        cpu::orthogonalise(all, iterations, team);
+        const std::vector<float> got = result(all[0]);
+        double apart = 0, norm = 0;
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          apart += std::pow(got[i] - want[i], 2);
+          norm += want[i] * want[i];
+        }
+        CHECK(std::sqrt(apart) <= 1e-5 * std::sqrt(norm));
+      }
+    }
+}
+
+TEST_CASE("Newton-Schulz's iterations have the same bits with any threads, and in company",
+          "[rules]") {
+  constexpr int iterations = 5;
+  Given alone(130, 900, true);
+  std::vector<cpu::WideMatrix> one{alone.matrix};
+  cpu::Team single({});
+  cpu::orthogonalise(one, iterations, single);
+  for (const std::size_t lanes : {1, 3}) {
+    cpu::Team team{std::vector<std::vector<int>>(lanes)};
+    Given first(200, 300, false), same(130, 900, true), last(16, 16, false);
+    std::vector<cpu::WideMatrix> all{first.matrix, same.matrix, last.matrix};
+    cpu::orthogonalise(all, iterations, team);
+    CHECK(result(all[1]) == result(one[0]));
+    CHECK(result(all[0]) != result(one[0]));
   }
 }

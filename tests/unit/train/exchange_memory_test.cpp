@@ -11,7 +11,8 @@
 
 using namespace lockstep;
 
-TEST_CASE("what an exchange allocates is counted as a part of the process", "[memory]") {
+TEST_CASE("what an exchange and an update allocate is counted as a part of the process",
+          "[memory]") {
   if (test::sanitized()) {
     std::cout << "SKIPPED: a sanitizer keeps what was freed\n";
     return;
@@ -21,19 +22,35 @@ TEST_CASE("what an exchange allocates is counted as a part of the process", "[me
   test::SoloControl control;
   backend::ProgramSpec program;
   program.mean = program.stddev = std::vector<float>(network.input.channels, 0.5f);
-  const auto reserved = [&](std::size_t exchange_bytes) {
+  const auto reserved = [&](std::size_t exchange_bytes, std::size_t update_bytes) {
     backend::Recompute recompute;
     recompute.mode = backend::Recompute::Mode::automatic;
     recompute.memory_limit = std::size_t{1} << 30;
     train::count_process(recompute, network, {&program, 1}, *backend,
-                         {.exchange_bytes = exchange_bytes}, control);
+                         {.update_bytes = update_bytes, .exchange_bytes = exchange_bytes}, control);
     return static_cast<double>(recompute.reserved);
   };
   constexpr double mebibyte = 1 << 20;
-  const double without = reserved(0);
+  const double without = reserved(0, 0);
+  constexpr std::size_t half = std::size_t{512} << 20;
   // The process itself may grow meanwhile, and sums are rounded to 4 MiB.
-  CHECK(std::abs(reserved(std::size_t{512} << 20) - without - 512 * mebibyte) <= 8 * mebibyte);
+  CHECK(std::abs(reserved(half, 0) - without - 512 * mebibyte) <= 8 * mebibyte);
+  CHECK(std::abs(reserved(half / 2, half / 2) - without - 512 * mebibyte) <= 8 * mebibyte);
   CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact, nn::numbers(network), 4) == 0);
+}
+
+TEST_CASE("Muon needs memory for its filters, some or all at once, and other rules need none",
+          "[memory]") {
+  const nn::Network small = nn::resnet(nn::usual_resnet("resnet20", 32, 10)),
+                    large = nn::resnet(nn::usual_resnet("resnet50", 224, 1000));
+  CHECK(backend::update_bytes(small, optim::Sgd{}) == 0);
+  CHECK(backend::update_bytes(large, optim::Lamb{}) == 0);
+  std::size_t all = 0;  // all filters together
+  for (const nn::Tensor& tensor : nn::tensors(small))
+    if (tensor.role == nn::Role::conv_weight)
+      all += optim::muon_room(tensor.shape[0], tensor.count() / tensor.shape[0]);
+  CHECK(backend::update_bytes(small, optim::Muon{}) == all * sizeof(float));
+  CHECK(backend::update_bytes(large, optim::Muon{}) == std::size_t{64} << 20);
 }
 
 TEST_CASE("the average and the second moments are counted, once each, also in what is saved",

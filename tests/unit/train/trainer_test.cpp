@@ -173,6 +173,44 @@ TEST_CASE("two steps are LARS's formula, also with several buckets and threads",
     CHECK(apart(before, after, oracle.parameters, weights, among) <= 1e-3);
 }
 
+TEST_CASE("Muon moves filters, and SGD at its factor the first convolution, the last layer, norms",
+          "[trainer]") {
+  const Rows data;
+  const auto backend = make_cpu_backend({});
+  SoloCommunicator nobody;
+  const std::string factor = GENERATE("0", "0.5");
+  Trainer trainer(make_trainer_spec(given("[optim]\nrule = \"muon\"\nlr = 0.1\nweight-decay = 0\n"
+                                          "rest-momentum = 0\nrest-lr-factor = " +
+                                          factor),
+                                    small_data(), 1),
+                  *backend, nobody);
+  const BySlice before = learned(trainer);
+  Oracle oracle(trainer.network());
+  oracle.parameters = before;
+  oracle.forward(data.images, data.targets);
+  const auto gradients = oracle.backward();
+  trainer.step(data.batch, few_rows, 0.1f);
+  std::set<std::string> filters;
+  for (const auto& [name, after] : learned(trainer)) {
+    INFO(name);
+    if (name.starts_with("layer") && name.find("conv") != std::string::npos) {
+      filters.insert(name);
+      // Scaled to the root of its outputs, and a step whose singular values are about 1.
+      const auto& slice = trainer.parameters().layout().find(name);
+      const double outputs = static_cast<double>(slice.tensor.shape[0]);
+      CHECK(norm_of(after) == Approx(std::sqrt(outputs)).epsilon(0.2));
+      CHECK(after != before.at(name));
+      continue;
+    }
+    std::vector<double> apart(after.size());
+    for (std::size_t i = 0; i < after.size(); ++i)
+      apart[i] = after[i] - (before.at(name)[i] - 0.1 * std::stod(factor) * gradients.at(name)[i]);
+    CHECK(norm_of(apart) <= 1e-4 * norm_of(gradients.at(name)) + 1e-12);
+    if (factor == "0") CHECK(after == before.at(name));
+  }
+  CHECK(filters.size() == 18);
+}
+
 TEST_CASE("a recorded step needs a device that can repeat it, and says so", "[trainer]") {
   const auto backend = make_cpu_backend({});
   SoloCommunicator nobody;

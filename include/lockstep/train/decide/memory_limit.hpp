@@ -16,6 +16,7 @@ struct OtherMemory {
   std::size_t loader_bytes = 0;  ///< of the loader's batches
   bool average = false;          ///< of all weights
   bool second_moments = false;   ///< of all gradients
+  std::size_t update_bytes = 0;
   std::size_t exchange_bytes = 0;
   bool checkpoints = false;  ///< rank 0 makes them in memory, while no step runs
 };

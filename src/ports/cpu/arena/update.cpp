@@ -54,13 +54,17 @@ void run(decltype(FloatKernels::sgd) kernel, const std::vector<SgdUpdate>& updat
   });
 }
 
+SgdUpdate sgd_of(const optim::Sgd& sgd, const Task& task, std::size_t slice) {
+  return {.lr = rate_of(task, slice),
+          .momentum = sgd.momentum,
+          .weight_decay = task.rule.weight_decay[slice],
+          .nesterov = sgd.nesterov};
+}
+
 void apply(const optim::Sgd& sgd, const Task& task) {
   std::vector<SgdUpdate> updates;
   for (std::size_t s = task.which.first; s < task.which.last; ++s)
-    updates.push_back({.lr = rate_of(task, s),
-                       .momentum = sgd.momentum,
-                       .weight_decay = task.rule.weight_decay[s],
-                       .nesterov = sgd.nesterov});
+    updates.push_back(sgd_of(sgd, task, s));
   run(float_kernels().sgd, updates, task);
 }
 
@@ -111,6 +115,32 @@ void apply(const optim::Lamb& lamb, const Task& task) {
     vector_kernels().add(-rates[s - task.which.first], parts(Part::gradients, at), count,
                          parts(Part::weights, at));
   });
+}
+
+/// The directions take the gradients' place.
+void apply(const optim::Muon& muon, const Task& task) {
+  const optim::Sgd rest{.momentum = muon.rest_momentum, .nesterov = muon.nesterov};
+  const auto parts = [&task](Part part, std::size_t at) { return task.parameters.at(part, at); };
+  each_part_of_slices(task, [&](std::size_t s, std::size_t at, std::size_t count) {
+    if (task.rule.adaptive.at(s) != 0)
+      float_kernels().direction(muon.momentum, muon.nesterov, count, parts(Part::gradients, at),
+                                parts(Part::momentum, at));
+    else
+      float_kernels().sgd(sgd_of(rest, task, s), count, parts(Part::gradients, at),
+                          parts(Part::weights, at), parts(Part::momentum, at));
+  });
+  const auto weights = squares(task.parameters, Part::weights, task.which, task.team);
+  const auto directions = squares(task.parameters, Part::gradients, task.which, task.team);
+  FilterSteps filters;
+  for (std::size_t s = task.which.first; s < task.which.last; ++s) {
+    if (task.rule.adaptive.at(s) == 0) continue;
+    const std::size_t outputs = task.parameters.layout().slices[s].tensor.shape.front();
+    filters.push_back({.slice = s,
+                       .begin = backend::arithmetic::muon_begin(std::sqrt(directions[s])),
+                       .keep = backend::arithmetic::muon_keep(outputs, std::sqrt(weights[s])),
+                       .rate = rate_of(task, s)});
+  }
+  step_filters(task.parameters, filters, muon.iterations, task.team);
 }
 
 }  // namespace

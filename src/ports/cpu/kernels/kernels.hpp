@@ -88,6 +88,9 @@ struct FloatKernels {
   /// Updates the moments and writes the step, without lr and trust ratio, in place of the gradient.
   void (*lamb)(const LambUpdate& rule, std::size_t count, float* gradient, const float* weight,
                float* first, float* second);
+  /// Updates the velocity and writes Muon's direction in place of the gradient.
+  void (*direction)(float momentum, bool nesterov, std::size_t count, float* gradient,
+                    float* velocity);
   /// The sum of squares, in double: the same bits with any instruction set.
   double (*squares)(const float* values, std::size_t count);
   /// count: a multiple of 16 here and below.

@@ -15,7 +15,7 @@ namespace {
 }  // namespace
 
 const Kernels kernels_fp32_avx2 = table<float>();
-const FloatKernels kernels_float_avx2 = {add, sgd, lars, lamb, squares, scale, average};
+const FloatKernels kernels_float_avx2 = {add, sgd, lars, lamb, direction, squares, scale, average};
 const VectorKernels kernels_vector_avx2 = vector_table();
 const ThinTable kernels_thin_avx2 = thin_tables();
 

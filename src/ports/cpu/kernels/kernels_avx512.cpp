@@ -14,7 +14,8 @@ namespace {
 }  // namespace
 
 const Kernels kernels_fp32_avx512 = table<float>();
-const FloatKernels kernels_float_avx512 = {add, sgd, lars, lamb, squares, scale, average};
+const FloatKernels kernels_float_avx512 = {add,       sgd,     lars,  lamb,
+                                           direction, squares, scale, average};
 const VectorKernels kernels_vector_avx512 = vector_table();
 const ThinTable kernels_thin_avx512 = thin_tables();
 

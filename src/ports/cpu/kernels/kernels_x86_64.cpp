@@ -14,7 +14,8 @@ namespace {
 }  // namespace
 
 const Kernels kernels_fp32_x86_64 = table<float>();
-const FloatKernels kernels_float_x86_64 = {add, sgd, lars, lamb, squares, scale, average};
+const FloatKernels kernels_float_x86_64 = {add,       sgd,     lars,  lamb,
+                                           direction, squares, scale, average};
 const VectorKernels kernels_vector_x86_64 = vector_table();
 const ThinTable kernels_thin_x86_64 = thin_tables();
 

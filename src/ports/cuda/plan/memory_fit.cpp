@@ -44,7 +44,7 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   const std::size_t buffers = 2U + (spec.keeps_average ? 1 : 0) +  // weights, momentum, average
                               (spec.keeps_second_moments ? 1 : 0);
   memory.parameters = floats * (buffers * sizeof(float) + copies);
-  memory.gradients = floats * sizeof(float) + spec.exchange_bytes;
+  memory.gradients = floats * sizeof(float) + spec.update_bytes + spec.exchange_bytes;
   // The next one is copied meanwhile. A later stage has none.
   if (network.nodes[0].op == nn::Op::input)
     memory.input = (spec.slots + 1) * spec.batch * network.input.count();
