@@ -224,10 +224,9 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.formula = make_formula(config.optim);
   const nn::Network trained = trained_part(config, spec.network);
   spec.program.update_bytes = backend::update_bytes(trained, spec.formula);
-  spec.program.exchange_bytes =
-      reduce::exchange_bytes(spec.exchange, nn::numbers(trained),
-                             static_cast<std::size_t>(replicas), spec.program.keeps_second_moments,
-                             spec.gossip);
+  spec.program.exchange_bytes = reduce::exchange_bytes(
+      spec.exchange, nn::numbers(trained), static_cast<std::size_t>(replicas),
+      spec.program.keeps_second_moments, spec.gossip);
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
   spec.rest_lr_factor = config.optim.rest_lr_factor;
