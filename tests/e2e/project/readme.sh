@@ -40,8 +40,8 @@ make_train() {  # the Makefile's recipe, with the program under test
   run fresh_make train MAKE=true PROGRAM="$LOCKSTEP" CONFIG="$WORK/short.toml" \
     SHAPES="$WORK/shapes" MAKE_SHAPES="$pack"
   ((status == 0)) || return
-  tail -n 4 <<<"$said" | shape >printed
-  pages output "$repo/README.md" | grep -A 3 '^epoch ' | shape >promised
+  tail -n 5 <<<"$said" | shape >printed
+  pages output "$repo/README.md" | grep -A 4 '^epoch ' | shape >promised
   begins_with promised printed
 }
 

@@ -41,7 +41,7 @@ kept late gossip '.* sends half of its weights to another one, which adds them 2
   --sync.gossip true --sync.gossip-late 2
 
 # A rank that is killed, in a world that is no power of two, where micro-batches add up.
-three=("${train[@]}" --batch 18 --accumulate 2 --sync.gossip true)
+three=("${train[@]/%16/18}" --accumulate 2 --sync.gossip true)
 run ranks 3 "${three[@]}" --out three
 whole=$(ls three/checkpoints | tail -n 1)
 ((status == 0)) && tensors "three/checkpoints/$whole" >three.tensors
