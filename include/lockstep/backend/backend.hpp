@@ -71,9 +71,9 @@ class Backend {
   virtual std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
                                            Parameters& parameters) = 0;
   /// Puts the figures of the step that ends here aside: the metrics of the programs that ran in it,
-  /// taken from them, and the state of `parameters`. The host does not wait. What is returned may
-  /// be called once the compute stream has come here; a device without steps_ahead() only then
-  /// takes them, so the next step must not begin before.
+  /// taken from them, and the state of `parameters`. A device with steps_ahead() does not make the
+  /// host wait, and what is returned may be called once the compute stream has come here; another
+  /// one takes the figures at once.
   virtual ReadFigures put_aside(std::vector<Program*> ran, const Parameters& parameters);
   /// Call it once all gradients of a step are reduced and before its first update. In a precision
   /// with a loss scale it adapts the scale; if any gradient overflowed, this step's update() and
