@@ -169,9 +169,7 @@ void StepTrace::finish() {
   recorded_ = true;
   close_spans(clock_us());
   mine_.last_clock = read_clock();
-  std::vector<observe::RankTrace> ranks;
-  for (const std::string& one : control_.gather_at_root(comm::write_record(mine_), "trace"))
-    ranks.push_back(comm::read_record<observe::RankTrace>(one));
+  const auto ranks = comm::gather_records_at_root(control_, mine_, "trace");
   if (control_.rank() == 0) write(ranks);
 }
 

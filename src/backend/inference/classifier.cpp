@@ -69,26 +69,30 @@ std::size_t predicted_class(std::span<const float> logits, std::size_t label) {
   return best;
 }
 
+double log_sum(std::span<const float> logits) {
+  const Exponentials of = exponentials(logits);
+  return of.highest + std::log(of.sum);
+}
+
 double top_probability(std::span<const float> logits) { return 1 / exponentials(logits).sum; }
 
 double count_row(Metrics& metrics, std::span<const float> logits, const data::Target& target,
                  float smoothing) {
   if (target.label_a < 0) return 0;
-  const Exponentials of = exponentials(logits);
   double all = 0;
   for (const double logit : logits) all += logit;
-  const double log_sum = of.highest + std::log(of.sum);
+  const double sum = log_sum(logits);
   const std::int32_t other = target.label_b < 0 ? target.label_a : target.label_b;
   const arithmetic::Wanted wanted =
       arithmetic::wanted(target.label_a, other, target.mix, smoothing, logits.size());
   const auto logit_of = [&](std::int32_t label) { return logits[static_cast<std::size_t>(label)]; };
   metrics.loss +=
-      arithmetic::cross_entropy(wanted, log_sum, logit_of(wanted.a), logit_of(wanted.b), all);
+      arithmetic::cross_entropy(wanted, sum, logit_of(wanted.a), logit_of(wanted.b), all);
   metrics.rows += 1;
   const std::size_t better = rank_of_label(logits, wanted.a);
   metrics.top1 += better < 1;
   metrics.top5 += better < 5;
-  return log_sum;
+  return sum;
 }
 
 }  // namespace lockstep::backend

@@ -10,21 +10,9 @@
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::backend {
-namespace {
-
-/// The logarithm of the sum of exp(logit).
-double log_sum_of(std::span<const float> logits) {
-  double highest = logits[0], sum = 0;
-  for (const double logit : logits) highest = std::max(highest, logit);
-  for (const double logit : logits) sum += std::exp(logit - highest);
-  return highest + std::log(sum);
-}
-
-}  // namespace
-
 std::vector<float> mean_logits(const std::vector<std::span<const float>>& members) {
   std::vector<double> log_sums;
-  for (const auto& logits : members) log_sums.push_back(log_sum_of(logits));
+  for (const auto& logits : members) log_sums.push_back(log_sum(logits));
   std::vector<float> mean;
   std::vector<double> logs(members.size());  // of the class's probability by each member
   for (std::size_t k = 0; k < members[0].size(); ++k) {

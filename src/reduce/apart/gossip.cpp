@@ -85,8 +85,7 @@ void GossipExchange::lengthen_step() {
   const float factor = 1 + static_cast<float>(late_) / 2;  // 1 / w
   const Vector weights = own_.of(Part::weights, 0, learned());
   vectors_.scale(factor, weights);
-  vectors_.add(1 - factor, backend::vector(reinterpret_cast<float*>(before_.get()), learned()),
-               weights);
+  vectors_.add(1 - factor, own_.in(before_, learned()), weights);
 }
 
 void GossipExchange::send(std::uint64_t step) {

@@ -96,10 +96,7 @@ void LocalExchange::agree() {
 void LocalExchange::step_outwards() {
   const std::size_t count = layout().learned_size;
   const Vector weights = own_.of(Part::weights, 0, count);
-  const auto learned = [&](const backend::DeviceMemory& memory) {
-    return backend::vector(reinterpret_cast<float*>(memory.get()), count);
-  };
-  const Vector agreed = learned(agreed_), velocity = learned(velocity_);
+  const Vector agreed = own_.in(agreed_, count), velocity = own_.in(velocity_, count);
   vectors_.add(-1, agreed, weights);  // -g
   vectors_.scale(how_.outer_momentum, velocity);
   vectors_.add(-1, weights, velocity);

@@ -20,8 +20,8 @@ backend::DeviceMemory OwnState::allocate(const char* what) const {
   return parts_.backend.vectors().allocate(layout().size * sizeof(float), what);
 }
 
-Vector OwnState::in(const backend::DeviceMemory& memory) const {
-  return backend::vector(reinterpret_cast<float*>(memory.get()), layout().size);
+Vector OwnState::in(const backend::DeviceMemory& memory, std::size_t count) const {
+  return backend::vector(reinterpret_cast<float*>(memory.get()), count);
 }
 
 std::vector<Part> OwnState::changing_parts() const {

@@ -19,7 +19,11 @@ class OwnState {
   backend::Vector of(backend::Part part) const { return of(part, 0, layout().size); }
   /// Memory for a whole part of the parameters, as a vector.
   backend::DeviceMemory allocate(const char* what) const;
-  backend::Vector in(const backend::DeviceMemory& memory) const;
+  backend::Vector in(const backend::DeviceMemory& memory) const {
+    return in(memory, layout().size);
+  }
+  /// Its first numbers.
+  backend::Vector in(const backend::DeviceMemory& memory, std::size_t count) const;
   /// All that steps change: weights, momentum, and what else the run keeps.
   std::vector<backend::Vector> changing() const;
 

@@ -79,11 +79,7 @@ std::vector<cluster::EnergyUse> Ledger::take_energy() {
 }
 
 observe::LedgerRecord Ledger::record(std::uint64_t epoch, std::uint64_t step) {
-  std::vector<std::vector<cluster::EnergyUse>> machines;
-  for (const std::string& bytes :
-       control_.gather_at_root(comm::write_record(take_energy()), "energy"))
-    machines.push_back(comm::read_record<std::vector<cluster::EnergyUse>>(bytes));
-  return add_up(machines, epoch, step);
+  return add_up(comm::gather_records_at_root(control_, take_energy(), "energy"), epoch, step);
 }
 
 observe::LedgerRecord Ledger::record_alone(std::uint64_t epoch, std::uint64_t step) {

@@ -48,6 +48,9 @@ class Classifier {
 /// the rule of top-1: if any logit is not a number, it gets another class.
 std::size_t predicted_class(std::span<const float> logits, std::size_t label = 0);
 
+/// The logarithm of the sum of exp(logit), in double precision; NaN if any logit is.
+double log_sum(std::span<const float> logits);
+
 /// The probability of the likeliest class, by the softmax in double precision; NaN if any logit is.
 double top_probability(std::span<const float> logits);
 
