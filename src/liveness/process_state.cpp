@@ -13,6 +13,8 @@
 namespace lockstep::liveness {
 namespace {
 
+constexpr const char* ended = "its process has ended";
+
 /// The value of a line "Name:\tvalue".
 std::string value_of(const std::string& status, const std::string& name) {
   const std::size_t line = status.find("\n" + name + ":\t");
@@ -34,9 +36,11 @@ std::string trouble_of(const ProcessId& process) {
   if (own.space == 0 || process.space != own.space) return "";
   std::ifstream file(fmt::format("/proc/{}/status", process.number));
   if (!file)  // it may only be out of sight
-    return ::kill(process.number, 0) != 0 && errno == ESRCH ? "its process has ended" : "";
+    return ::kill(process.number, 0) != 0 && errno == ESRCH ? ended : "";
   return trouble_in({std::istreambuf_iterator<char>(file), {}});
 }
+
+bool has_ended(const ProcessId& process) { return trouble_of(process) == ended; }
 
 std::string trouble_in(const std::string& status) {
   if (value_of(status, "CoreDumping") == "1") return "it has crashed and writes a core";
@@ -50,7 +54,7 @@ std::string trouble_in(const std::string& status) {
       return "it is in disk sleep: it waits for a file system or a device";
     case 'Z':
     case 'X':
-      return "its process has ended";
+      return ended;
   }
   return "";
 }

@@ -18,7 +18,10 @@ ProcessId own_process();
 /// writes a core", "its process has ended". Empty when nothing is wrong with it, or not known.
 std::string trouble_of(const ProcessId& process);
 
-/// The same from the text of the process's /proc/N/status.
+/// Whether trouble_of() says that the process has ended.
+bool has_ended(const ProcessId& process);
+
+/// The same as trouble_of() from the text of the process's /proc/N/status.
 std::string trouble_in(const std::string& status);
 
 }  // namespace lockstep::liveness

@@ -105,6 +105,21 @@ stopped() {
 stopped_0() { stopped 0; }
 stopped_1() { stopped 1; }
 
+# paused_and_killed RANK: the whole rank is stopped for so long that the end of its connection alone
+# could be the network's fault, and then killed.
+paused_and_killed() {
+  local name=paused$1 other=$((1 - $1))
+  begin 2 "$name" "${usual[@]}"
+  kill -STOP "${pids[$1]}"
+  sleep 4
+  kill -KILL "${pids[$1]}"
+  finish "$name"
+  ((status != 0)) && says "missing: rank $1 on $(hostname) \(its process has ended, last in step"
+  verdict $? "rank $1 is stopped for 4 s and then killed: rank $other says at once that it has ended"
+}
+paused_0() { paused_and_killed 0; }
+paused_1() { paused_and_killed 1; }
+
 late() {
   local law='a rank that is alive but does not move is named as late, with its phase and for how long'
   may_hold "$law" || return
@@ -118,4 +133,4 @@ late() {
   kill -KILL "${pids[@]}" 2>/dev/null
 }
 
-at_once 7 late stopped_0 stopped_1 reduction forward evaluation checkpoint
+at_once 7 late stopped_0 stopped_1 paused_0 paused_1 reduction forward evaluation checkpoint

@@ -27,7 +27,9 @@ TEST_CASE("a neighbour's process is seen when it is stopped, and when it has end
   REQUIRE(kill(child, SIGKILL) == 0);
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(trouble_of(process) == "its process has ended");
+  CHECK(has_ended(process));
   CHECK(trouble_of(own_process()).empty());
+  CHECK_FALSE(has_ended(own_process()));
 }
 
 TEST_CASE("the kernel's words for a process become the reason of its silence",

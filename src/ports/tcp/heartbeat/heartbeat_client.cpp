@@ -55,16 +55,19 @@ void HeartbeatClient::judge() {
   end_process(spec_.lost_status, reports() ? 0 : 1);
 }
 
+/// A connection that was found ended when this rank sent something counts, too.
 void HeartbeatClient::hear() {
-  if (!wire_.open()) return;
-  wire_.flush();
-  for (auto message = wire_.receive(); message; message = wire_.take()) {
-    heard_s_ = now_s();
-    attempt([&] { take_message(*message); });
+  if (wire_.open()) {
+    wire_.flush();
+    for (auto message = wire_.receive(); message; message = wire_.take()) {
+      heard_s_ = now_s();
+      attempt([&] { take_message(*message); });
+    }
   }
   if (left_)
     roster_.left(0);
-  else if (!wire_.open() && !attempt_ && !over_ && now_s() - heard_s_ < ended_s)
+  else if (heard_s_ > 0 && !wire_.open() && !attempt_ && !over_ &&
+           (now_s() - heard_s_ < ended_s || is_seen_ended(0)))
     roster_.broke(0);
 }
 

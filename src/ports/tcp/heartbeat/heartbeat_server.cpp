@@ -80,6 +80,7 @@ void HeartbeatServer::let_in(const Hello& hello, Wire wire) {
   Peer& peer = peers_[index(hello.rank)];
   peer.wire = std::move(wire);
   peer.wire.set_limit(heartbeat_message_limit);
+  peer.met = true;
   peer.heard_s = 0;  // the peer may drop this connection if the answer comes too late
   epoll_event event{};
   event.events = EPOLLIN;
@@ -100,7 +101,7 @@ void HeartbeatServer::hear(int rank, Peer& peer) {
 void HeartbeatServer::note_end(int rank, const Peer& peer) {
   if (peer.left)
     roster_.left(rank);
-  else if (!peer.wire.open() && now_s() - peer.heard_s < sudden_s)
+  else if (!peer.wire.open() && (now_s() - peer.heard_s < sudden_s || is_seen_ended(rank)))
     roster_.broke(rank);
 }
 
@@ -187,9 +188,9 @@ void HeartbeatServer::say_goodbye() { tell_all(std::string(1, goodbye_mark)); }
 void HeartbeatServer::tell_all(const std::string& message) {
   for (int rank = 1; rank < world(); ++rank) {
     Peer& peer = peers_[index(rank)];
-    if (!peer.wire.open()) continue;
-    peer.wire.send(message);
-    note_end(rank, peer);  // the connection may be found reset only now
+    if (!peer.met) continue;
+    if (peer.wire.open()) peer.wire.send(message);
+    note_end(rank, peer);  // the connection may be found reset only now, or its process ended
   }
 }
 

@@ -30,7 +30,7 @@ class HeartbeatServer final : public HeartbeatThread {
   struct Peer {
     Wire wire;
     double heard_s = 0;
-    bool left = false;
+    bool met = false, left = false;
     bool looked_for = false;  ///< since its last beat, a neighbour was asked for its process
   };
 

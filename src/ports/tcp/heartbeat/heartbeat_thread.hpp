@@ -64,6 +64,10 @@ class HeartbeatThread : public liveness::Heartbeat {
   double quiet_s() const;  ///< a rank that is silent for longer counts as absent
   /// The process of a rank of this node, as of liveness::trouble_of.
   std::string look_at(int rank) const { return liveness::trouble_of(place(rank).process); }
+  /// The process of a rank of this node has ended; false where this node cannot see it.
+  bool is_seen_ended(int rank) const {
+    return place(rank).host == place(rank_).host && liveness::has_ended(place(rank).process);
+  }
   const KnownRank& place(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   int world() const { return static_cast<int>(ranks_.size()); }
 
