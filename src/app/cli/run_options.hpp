@@ -20,6 +20,8 @@ class RunOptions {
   void add_to(Arguments app);
   /// Whether the command line has a key, known or not, or a file with keys.
   bool given() const;
+  /// Whether the command line has this key.
+  bool given(const std::string& key) const { return given_.contains(key); }
   /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
   static bool is_other_name(std::string_view name);
   /// Defaults, then the recipe, then the file, then the command line. Throws InputError naming

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "app/cli/run_options.hpp"
 #include "app/cli/table.hpp"
@@ -14,8 +15,10 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/study/doctor/examine.hpp"
 #include "lockstep/study/doctor/records.hpp"
+#include "lockstep/study/what_if/what_if.hpp"
 #include "lockstep/train/agreement.hpp"
 
 namespace lockstep::app {
@@ -27,20 +30,41 @@ struct DoctorOptions {
   double seconds = 170;
 };
 
-void tell(const study::Diagnosis& diagnosis, const std::string& json) {
+using Json = nlohmann::ordered_json;
+
+void tell(const study::Diagnosis& diagnosis) {
   log::info(study::heading_of(diagnosis));
   log::info(table(study::table_of(diagnosis)) + study::conclusion_of(diagnosis));
-  if (!json.empty()) write_report(json, study::to_json(diagnosis));
+}
+
+void tell(const study::WhatIf& what_if) {
+  log::info(study::heading_of(what_if));
+  if (const auto rows = study::table_of(what_if); !rows.empty())
+    log::info(table(rows) + study::limits_of(what_if));
+}
+
+/// What asks for files, commands or states of a run, which a doctor has not.
+void refuse_options_of_runs(const RunOptions& run) {
+  for (const char* key : {"trace", "notify", "resume", "stop-after", "metrics.textfile",
+                          "metrics.listen", "metrics.tensorboard"})
+    require(!run.given(key),
+            fmt::format("--{} has no effect here: doctor makes steps that are thrown away, and "
+                        "writes nothing; leave it out",
+                        key));
 }
 
 int examine_training(Launch& launch, const DoctorOptions& options) {
+  refuse_options_of_runs(options.run);
   const double began_s = now_s();
   TrainingStart start = start_training(launch, options.run.config(), options.run.recipe());
   train::require_same_options(start.spec.config, *launch.control);
   train::PreparedRun run(start.spec, *start.compute.backend, *start.communicator, *launch.control);
   const double left_s = options.seconds - (now_s() - began_s);
   const study::Diagnosis diagnosis = study::examine(run, *launch.control, {.seconds = left_s});
-  if (launch.rank.rank == 0) tell(diagnosis, options.json);
+  if (launch.rank.rank == 0) {
+    tell(diagnosis);
+    if (!options.json.empty()) write_report(options.json, study::to_json(diagnosis));
+  }
   return diagnosis.stopped ? status_stopped : status_done;
 }
 
@@ -53,7 +77,15 @@ int read_records_of(Launch& launch, const DoctorOptions& options) {
         "options of train",
         options.records));
   }
-  tell(study::diagnose_records(options.records), options.json);
+  const study::Diagnosis diagnosis = study::diagnose_records(options.records);
+  const study::WhatIf what_if = study::suppose(options.records);
+  tell(diagnosis);
+  tell(what_if);
+  if (!options.json.empty()) {
+    Json json = Json::parse(study::to_json(diagnosis));
+    json["what_if"] = Json::parse(study::to_json(what_if));
+    write_report(options.json, json_text(json, 2) + "\n");
+  }
   return status_done;
 }
 
@@ -66,7 +98,8 @@ Command add_doctor(Arguments root) {
       "Say why a training is slow: what each reason costs in a step, measured by changing one "
       "thing "
       "at a time. Start it as the training, with its options; it writes nothing. With a run's "
-      "folder: by that run's records alone");
+      "folder: by that run's records alone, and what its steps would be if one thing were "
+      "otherwise");
   app.add("run", options->records, "a run's folder, in place of the options of train");
   app.add("--json", options->json, "write the findings to this file").called("FILE");
   app.add("--seconds", options->seconds, "of all measurements together")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/reduce/buckets.hpp"
@@ -22,35 +23,103 @@ std::vector<double> final_ms(const backend::TimedTape& tape, std::size_t slices)
   return times;
 }
 
+/// What steps of a rank are: when its buckets are full, from the step's beginning, and so on.
+struct RankSteps {
+  double forward_ms = 0, backward_ms = 0;
+  std::vector<double> full_ms, update_ms;  ///< by bucket
+
+  RankSteps(const backend::TimedTape& tape, const nn::ArenaLayout& layout,
+            const std::vector<reduce::Bucket>& buckets)
+      : forward_ms(tape.forward_ms()), backward_ms(tape.backward_ms()) {
+    const std::vector<double> slice_final = final_ms(tape, layout.slices.size());
+    double full = 0;
+    for (const reduce::Bucket& bucket : buckets) {
+      // Buckets begin in their order, so one waits for those before it to be full, too.
+      for (std::size_t s = bucket.first_slice; s < bucket.last_slice; ++s)
+        full = std::max(full, slice_final[s]);
+      full_ms.push_back(full);
+      update_ms.push_back(tape.update_ms * static_cast<double>(bucket.size) /
+                          static_cast<double>(layout.size));
+    }
+  }
+};
+
+/// Ranks that train together, step after step.
+class Lockstep {
+ public:
+  Lockstep(const std::vector<backend::TimedTape>& tapes, const nn::ArenaLayout& layout,
+           std::size_t bucket_bytes, const CostOf& cost)
+      : buckets_(reduce::plan_buckets(layout, bucket_bytes)), now_ms_(tapes.size()), cost_(cost) {
+    for (const backend::TimedTape& tape : tapes) ranks_.emplace_back(tape, layout, buckets_);
+  }
+
+  std::vector<StepTimeline> step() {
+    const std::vector<double> began_ms = now_ms_;
+    std::vector<StepTimeline> steps(ranks_.size());
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      steps[r].forward_ms = ranks_[r].forward_ms;
+      steps[r].backward_ms = ranks_[r].backward_ms;
+      now_ms_[r] += ranks_[r].forward_ms + ranks_[r].backward_ms;
+    }
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const BucketTimes times = move(b, began_ms);
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        StepTimeline& step = steps[r];
+        step.exposed_ms += std::max(0.0, times.end_ms - now_ms_[r]);
+        now_ms_[r] = std::max(now_ms_[r], times.end_ms) + ranks_[r].update_ms[b];
+        step.update_ms += ranks_[r].update_ms[b];
+        step.buckets.push_back({.bytes = times.bytes,
+                                .ready_ms = times.ready_ms - began_ms[r],
+                                .start_ms = times.start_ms - began_ms[r],
+                                .end_ms = times.end_ms - began_ms[r]});
+      }
+    }
+    return steps;
+  }
+
+ private:
+  /// Times on the clock of all ranks.
+  BucketTimes move(std::size_t b, const std::vector<double>& began_ms) {
+    BucketTimes times{.bytes = static_cast<double>(buckets_[b].size * sizeof(float))};
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      times.ready_ms = std::max(times.ready_ms, began_ms[r] + ranks_[r].full_ms[b]);
+    times.start_ms = std::max(times.ready_ms, free_ms_);
+    const ReduceCost takes = cost_(times.bytes);
+    free_ms_ = times.start_ms + 1e3 * takes.busy_s;
+    arrived_ms_ = times.end_ms = std::max(arrived_ms_, free_ms_ + 1e3 * takes.delay_s);
+    return times;
+  }
+
+  std::vector<reduce::Bucket> buckets_;
+  std::vector<RankSteps> ranks_;
+  std::vector<double> now_ms_;           ///< by rank, when it has ended its newest step
+  double free_ms_ = 0, arrived_ms_ = 0;  ///< of the network
+  const CostOf& cost_;
+};
+
 }  // namespace
 
 StepTimeline simulate_step(const backend::TimedTape& tape, const nn::ArenaLayout& layout,
                            std::size_t bucket_bytes, const CostOf& cost) {
-  StepTimeline step;
-  step.forward_ms = tape.forward_ms();
-  step.backward_ms = tape.backward_ms();
-  const std::vector<double> slice_final = final_ms(tape, layout.slices.size());
-  double free_ms = 0, arrived_ms = 0, now = step.forward_ms + step.backward_ms;
-  for (const reduce::Bucket& bucket : reduce::plan_buckets(layout, bucket_bytes)) {
-    BucketTimes times;
-    times.bytes = static_cast<double>(bucket.size * sizeof(float));
-    for (std::size_t s = bucket.first_slice; s < bucket.last_slice; ++s)
-      times.ready_ms = std::max(times.ready_ms, slice_final[s]);
-    // Buckets begin in their order, so one waits for those before it to be full, too.
-    if (!step.buckets.empty())
-      times.ready_ms = std::max(times.ready_ms, step.buckets.back().ready_ms);
-    times.start_ms = std::max(times.ready_ms, free_ms);
-    const ReduceCost takes = cost(times.bytes);
-    free_ms = times.start_ms + 1e3 * takes.busy_s;
-    arrived_ms = times.end_ms = std::max(arrived_ms, free_ms + 1e3 * takes.delay_s);
-    step.exposed_ms += std::max(0.0, times.end_ms - now);
-    const double update_ms =
-        tape.update_ms * static_cast<double>(bucket.size) / static_cast<double>(layout.size);
-    now = std::max(now, times.end_ms) + update_ms;
-    step.update_ms += update_ms;
-    step.buckets.push_back(times);
+  return Lockstep({tape}, layout, bucket_bytes, cost).step().front();
+}
+
+std::vector<StepTimeline> simulate_ranks(const std::vector<backend::TimedTape>& tapes,
+                                         const nn::ArenaLayout& layout, std::size_t bucket_bytes,
+                                         const CostOf& cost) {
+  constexpr int most_steps = 20;
+  constexpr double settled = 1e-9;
+  Lockstep ranks(tapes, layout, bucket_bytes, cost);
+  std::vector<StepTimeline> steps = ranks.step();
+  for (int i = 0; i < most_steps; ++i) {
+    const std::vector<StepTimeline> before = std::exchange(steps, ranks.step());
+    const bool same = std::equal(
+        steps.begin(), steps.end(), before.begin(), [](const auto& now, const auto& then) {
+          return std::abs(now.step_ms() - then.step_ms()) <= settled * now.step_ms();
+        });
+    if (same) break;
   }
-  return step;
+  return steps;
 }
 
 double slowest_of(std::size_t ranks) {

@@ -85,6 +85,13 @@ verdict $? 'a folder that is no run is an error'
 run "${clock[@]}" --clock.row-ms 3 --batch 16 --optim.lrr 3
 ((status == 2)) && says 'optim.lr'
 verdict $? 'an unknown key is an error that names the nearest'
+worst=0
+for option in '--trace 5:8' '--notify true' '--resume auto' '--stop-after 3' \
+  '--metrics.textfile m' '--metrics.listen 9400' '--metrics.tensorboard'; do
+  run "${clock[@]}" --clock.row-ms 3 --batch 16 $option
+  ((status == 2)) && says "error: ${option%% *} has no effect here" || worst=1
+done
+verdict $worst 'an option that asks for files or for the state of a run is an error that names it'
 
 "${clock[@]}" --clock.row-ms 3 --batch 16 --seconds 60 >stopped.log 2>&1 &
 doctor=$!

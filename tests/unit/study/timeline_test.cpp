@@ -60,6 +60,35 @@ TEST_CASE("sums that take longer than backward queue up, but delays overlap", "[
   CHECK(updated.step_ms() == Approx(15 + 3 * 20 + 2));
 }
 
+TEST_CASE("ranks that are alike take as long as one, and a slow one keeps all waiting",
+          "[timeline]") {
+  const Small small;
+  const auto cost = [](double) { return ReduceCost{4e-3, 0}; };
+  for (const StepTimeline& step : simulate_ranks({small.tape, small.tape}, small.layout, 1, cost)) {
+    CHECK(step.step_ms() == Approx(39));
+    CHECK(step.buckets[2].end_ms == Approx(39));
+  }
+  Small slow;
+  slow.tape.forward[0].ms += 7;
+  const auto steps = simulate_ranks({small.tape, slow.tape}, small.layout, 1, cost);
+  CHECK(steps[0].step_ms() == Approx(46));
+  CHECK(steps[0].exposed_ms == Approx(11));
+  CHECK(steps[1].step_ms() == Approx(46));
+  CHECK(steps[1].exposed_ms == Approx(4));
+}
+
+TEST_CASE("ranks that are slow in different parts cost the slower of them, not both",
+          "[timeline]") {
+  Small first, second;
+  first.tape.forward[0].ms += 6;
+  second.tape.update_ms = 8;
+  const auto steps = simulate_ranks({first.tape, second.tape}, first.layout, 1 << 20, [](double) {
+    return ReduceCost{4e-3, 0};
+  });
+  CHECK(steps[0].step_ms() == Approx(35 + 4 + 8));
+  CHECK(steps[1].step_ms() == Approx(35 + 4 + 8));
+}
+
 TEST_CASE("one bucket of all gradients hides nothing", "[timeline]") {
   const Small small;
   const StepTimeline step = simulate_step(small.tape, small.layout, 1 << 20, [](double bytes) {

@@ -36,6 +36,13 @@ using CostOf = std::function<ReduceCost(double bytes)>;
 StepTimeline simulate_step(const backend::TimedTape& tape, const nn::ArenaLayout& layout,
                            std::size_t bucket_bytes, const CostOf& cost);
 
+/// The same for ranks that differ: a bucket moves when all of them have filled it, and each begins
+/// a step when it has ended the one before. By rank, a step after their lengths have settled; its
+/// times are from when that rank began it. Pure. REQUIRES: a tape for each rank, one at least.
+std::vector<StepTimeline> simulate_ranks(const std::vector<backend::TimedTape>& tapes,
+                                         const nn::ArenaLayout& layout, std::size_t bucket_bytes,
+                                         const CostOf& cost);
+
 /// How much later the slowest of `ranks` is than the mean one, in deviations of a rank's time, if
 /// these are normal: about sqrt(2 ln ranks). Pure.
 double slowest_of(std::size_t ranks);

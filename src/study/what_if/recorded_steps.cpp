@@ -1,0 +1,148 @@
+#include "study/what_if/recorded_steps.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/backend/pace.hpp"
+#include "lockstep/backend/timed_tape.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
+#include "lockstep/train/files/run_directory.hpp"
+#include "lockstep/train/specs.hpp"
+
+namespace lockstep::study {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_epochs = 30;  // the newest
+
+struct Kept {
+  std::optional<observe::StartRecord> start;
+  std::vector<observe::RanksRecord> ranks;
+};
+
+Kept read_kept(const fs::path& metrics) {
+  Kept kept;
+  observe::read_records(metrics, [&](const observe::Record& record) {
+    if (const auto* start = std::get_if<observe::StartRecord>(&record)) kept = {*start, {}};
+    if (const auto* ranks = std::get_if<observe::RanksRecord>(&record))
+      kept.ranks.push_back(*ranks);
+    return true;
+  });
+  if (kept.ranks.size() > most_epochs)
+    kept.ranks.erase(kept.ranks.begin(), kept.ranks.end() - most_epochs);
+  return kept;
+}
+
+/// As the newest start followed it.
+config::Config config_of(const train::RunDirectory& run) {
+  config::Config config;
+  config::apply_toml(config, read_text(run.config()), run.config().string());
+  if (fs::exists(run.decisions()))
+    config::apply_toml(config, read_text(run.decisions()), run.decisions().string());
+  return config;
+}
+
+/// Why steps of this configuration are not simulated; empty when they are.
+std::string other_exchange(const config::Config& config) {
+  const char* key = config.sync.gossip          ? "sync.gossip"
+                    : config.sync.every > 1     ? "sync.every"
+                    : config.comm.power_sgd > 0 ? "comm.power-sgd"
+                                                : nullptr;
+  if (!key) return "";
+  return fmt::format(
+      "with {} ranks do not sum whole gradients in each step, as the simulation does", key);
+}
+
+/// By the network's operations, which a pace of rows alone is spread by.
+std::vector<RecordedBucket> buckets_of(const config::Config& config,
+                                       const observe::StartRecord& start) {
+  require(start.classes > 0 && start.image > 0 && start.ranks > 0 && config.comm.bucket_mb > 0,
+          "its newest start's record lacks the network's input");
+  data::DataSetInfo info;
+  info.classes.resize(start.classes);
+  info.height = info.width = start.image;
+  info.channels = 3;
+  const nn::Network network = train::trained_part(config, train::make_network(config, info));
+  const std::size_t rows =
+      std::max<std::uint64_t>(1, start.batch / start.ranks / config.accumulate);
+  const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
+  const backend::LinePace pace = line ? backend::LinePace{config.clock.row_ms, config.clock.step_ms}
+                                      : backend::LinePace{.row_ms = 1};
+  const StepTimeline step = simulate_step(
+      time_tape(network, rows, config.precision, pace), backend::plain_layout(network),
+      static_cast<std::size_t>(config.comm.bucket_mb * 1e6), [](double) { return ReduceCost{}; });
+  std::vector<RecordedBucket> buckets;
+  for (const BucketTimes& one : step.buckets)
+    buckets.push_back({.floats = static_cast<std::size_t>(one.bytes) / sizeof(float),
+                       .full_at = (one.ready_ms - step.forward_ms) / step.backward_ms});
+  return buckets;
+}
+
+/// The newest timeline; empty without one.
+fs::path newest_trace(const fs::path& folder) {
+  fs::path newest;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() != ".json" || !entry.is_regular_file(none)) continue;
+    if (newest.empty() || entry.last_write_time(none) > fs::last_write_time(newest, none))
+      newest = entry.path();
+  }
+  return newest;
+}
+
+/// Whether the trace of the run had the steps; a note where there is one that does not serve.
+bool took_trace(const fs::path& run, const observe::StartRecord& start, RecordedSteps& found) {
+  const fs::path file = newest_trace(run / "trace");
+  if (file.empty()) return false;
+  try {
+    const std::string why = read_trace(file, start, found);
+    if (why.empty()) return true;
+    found.notes.push_back(fmt::format("{} is left out: {}", file.string(), why));
+  } catch (const InputError& error) {
+    found.notes.push_back(fmt::format("a timeline is left out: {}", error.what()));
+  }
+  return false;
+}
+
+void take_epochs(const Kept& kept, RecordedSteps& found) {
+  found.basis = fmt::format("the means of {}", counted(kept.ranks.size(), "epoch"));
+  for (const observe::RanksRecord& record : kept.ranks) found.steps.push_back(times_of(record));
+}
+
+void read_steps(const train::RunDirectory& run, const Kept& kept, RecordedSteps& found) {
+  const config::Config config = config_of(run);
+  found.batch = kept.start->batch;
+  found.not_known = other_exchange(config);
+  if (!found.not_known.empty()) return;
+  if (took_trace(run.root(), *kept.start, found)) return;
+  found.micro_batches = config.accumulate;
+  found.buckets = buckets_of(config, *kept.start);
+  take_epochs(kept, found);
+}
+
+}  // namespace
+
+RecordedSteps read_recorded_steps(const fs::path& path) {
+  const train::RunDirectory run(path);
+  RecordedSteps found;
+  const Kept kept = read_kept(run.metrics());
+  if (!kept.start || kept.ranks.empty()) {
+    found.not_known = "its newest start has not recorded how its ranks spent an epoch yet";
+    return found;
+  }
+  try {
+    read_steps(run, kept, found);
+  } catch (const InputError& error) {  // of a file that the table of costs does not need
+    found.not_known = error.what();
+  }
+  return found;
+}
+
+}  // namespace lockstep::study

@@ -1,0 +1,45 @@
+#pragma once
+
+// How steps of a run went, as its files have it: what a simulation of other steps begins with.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/observe/records.hpp"
+
+namespace lockstep::study {
+
+struct RecordedBucket {
+  std::size_t floats = 0;
+  double full_at = 0;  ///< which share of the last micro-batch's backward is over when it is full
+  /// From when all ranks have filled it, and the one before has arrived, to its sum. Empty: not
+  /// measured.
+  std::optional<double> moves_ms = std::nullopt;
+};
+
+struct RecordedSteps {
+  std::string basis;                    ///< "the means of 3 epochs"
+  std::string not_known;                ///< why there are none; else empty
+  std::vector<std::string> notes;       ///< files that are left out, and why
+  std::uint64_t batch = 0;              ///< rows of a step, over all ranks
+  std::size_t micro_batches = 1;        ///< of a step
+  std::vector<RecordedBucket> buckets;  ///< in their order
+  /// Single steps, or means of many; of each rank.
+  std::vector<std::vector<observe::StepTimes>> steps;
+  bool traced = false;  ///< they are single steps, and the buckets' moves are measured
+};
+
+/// Of the run's newest start. A file that is missing or damaged, and a way of training that has no
+/// such steps, are reasons in `not_known`; throws InputError when metrics.jsonl cannot be read.
+RecordedSteps read_recorded_steps(const std::filesystem::path& run);
+
+/// Steps and buckets from a timeline that train::StepTrace wrote for `start`, into `found`. Returns
+/// why it does not serve; empty when it does. Throws InputError naming the file when it is damaged.
+std::string read_trace(const std::filesystem::path& file, const observe::StartRecord& start,
+                       RecordedSteps& found);
+
+}  // namespace lockstep::study
