@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +15,6 @@ namespace lockstep::study {
 struct RecordedBucket {
   std::size_t floats = 0;
   double full_at = 0;  ///< which share of the last micro-batch's backward is over when it is full
-  /// From when all ranks have filled it, and the one before has arrived, to its sum. Empty: not
-  /// measured.
-  std::optional<double> moves_ms = std::nullopt;
 };
 
 struct RecordedSteps {
@@ -30,7 +26,10 @@ struct RecordedSteps {
   std::vector<RecordedBucket> buckets;  ///< in their order
   /// Single steps, or means of many; of each rank.
   std::vector<std::vector<observe::StepTimes>> steps;
-  bool traced = false;  ///< they are single steps, and the buckets' moves are measured
+  /// By step and bucket: from when all ranks have filled it, and the one before has arrived, to its
+  /// sum. Empty: the steps are means, and this was not measured.
+  std::vector<std::vector<double>> moves_ms;
+  bool traced() const { return !moves_ms.empty(); }
 };
 
 /// Of the run's newest start. A file that is missing or damaged, and a way of training that has no

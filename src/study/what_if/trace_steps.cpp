@@ -103,21 +103,29 @@ TracedSpan common_span(const std::map<std::size_t, TracedRank>& ranks, std::size
 }
 
 RecordedBucket bucket_in(const TracedSteps& traced, std::size_t bucket) {
-  std::vector<double> full_at, moves_ms;
+  std::vector<double> full_at;
   for (const auto& [step, ranks] : traced.steps) {
     for (const auto& [rank, one] : ranks) {
       const double length_ms = one.backward.ended_ms - one.backward.began_ms;
       const double at_ms = one.buckets.at(bucket).began_ms - one.backward.began_ms;
       full_at.push_back(length_ms > 0 ? std::clamp(at_ms / length_ms, 0.0, 1.0) : 1);
     }
-    TracedSpan span = common_span(ranks, bucket);
-    if (bucket > 0)
-      span.began_ms = std::max(span.began_ms, common_span(ranks, bucket - 1).ended_ms);
-    moves_ms.push_back(std::max(0.0, span.ended_ms - span.began_ms));
   }
   return {.floats = traced.bucket_bytes.at(bucket) / sizeof(float),
-          .full_at = lower_median(std::move(full_at)),
-          .moves_ms = lower_median(std::move(moves_ms))};
+          .full_at = lower_median(std::move(full_at))};
+}
+
+/// Of each bucket of a step: without the time in which it waits for ranks, or for the one before.
+std::vector<double> moves_in(const std::map<std::size_t, TracedRank>& ranks, std::size_t buckets) {
+  std::vector<double> moves_ms;
+  double free_ms = 0;
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    const TracedSpan span = common_span(ranks, bucket);
+    const double began_ms = bucket == 0 ? span.began_ms : std::max(span.began_ms, free_ms);
+    moves_ms.push_back(std::max(0.0, span.ended_ms - began_ms));
+    free_ms = span.ended_ms;
+  }
+  return moves_ms;
 }
 
 /// Steps that all ranks have, with all buckets.
@@ -132,7 +140,6 @@ void keep_whole_steps(const observe::StartRecord& start, TracedSteps& traced) {
 }
 
 void take_traced(const TracedSteps& traced, RecordedSteps& found) {
-  found.traced = true;
   found.micro_batches = traced.steps.begin()->second.begin()->second.backwards;
   for (const auto& [bucket, bytes] : traced.bucket_bytes)
     found.buckets.push_back(bucket_in(traced, bucket));
@@ -142,6 +149,7 @@ void take_traced(const TracedSteps& traced, RecordedSteps& found) {
   for (const auto& [step, ranks] : traced.steps) {
     std::vector<observe::StepTimes>& times = found.steps.emplace_back();
     for (const auto& [rank, one] : ranks) times.push_back(one.times);
+    found.moves_ms.push_back(moves_in(ranks, found.buckets.size()));
   }
 }
 

@@ -66,7 +66,7 @@ class Steps {
       layout_.size += bucket.floats;
     }
     for (const Ranks& ranks : recorded.steps) {
-      wire_ms_.push_back(recorded.traced ? 0 : fitted_wire_ms(ranks));
+      wire_ms_.push_back(recorded.traced() ? 0 : fitted_wire_ms(ranks));
       as_is_ms_.push_back(step_ms(as_is_ms_.size(), {}));
     }
   }
@@ -94,12 +94,12 @@ class Steps {
   double step_ms(std::size_t step, const Otherwise& otherwise) const {
     Ranks ranks = recorded_.steps[step];
     otherwise.ranks(ranks);
-    if (!recorded_.traced)
+    if (!recorded_.traced())
       return longest_ms(simulate(ranks, cost_of(wire_ms_[step] / otherwise.network)));
     std::size_t bucket = 0;  // the simulation asks in their order
     return longest_ms(simulate(ranks, [&](double) {
-      const RecordedBucket& one = recorded_.buckets[bucket++ % recorded_.buckets.size()];
-      return ReduceCost{.busy_s = 1e-3 * *one.moves_ms / otherwise.network};
+      const std::vector<double>& moves_ms = recorded_.moves_ms[step];
+      return ReduceCost{.busy_s = 1e-3 * moves_ms[bucket++ % moves_ms.size()] / otherwise.network};
     }));
   }
 
@@ -171,13 +171,20 @@ class Steps {
 class Suppositions {
  public:
   Suppositions(const RecordedSteps& recorded, const Steps& steps, WhatIf& result)
-      : recorded_(recorded), steps_(steps), by_byte_(recorded, Wire::by_byte), result_(result) {}
+      : recorded_(recorded), steps_(steps), by_byte_(recorded, Wire::by_byte), result_(result) {
+    means_ = recorded.steps.front();
+    for (std::size_t step = 1; step < recorded.steps.size(); ++step)
+      for (std::size_t rank = 0; rank < means_.size(); ++rank)
+        means_[rank] += recorded.steps[step][rank];
+    for (StepTimes& one : means_) one = one / static_cast<double>(recorded.steps.size());
+  }
 
   void add_all() {
     const std::size_t world = recorded_.steps.front().size();
     if (world > 1) {
-      add({.what = "every rank as fast as the median"}, {.ranks = [](Ranks& ranks) {
-            for (const WorkPart& part : parts) cut_all(ranks, part.ms);
+      add({.what = "every rank as fast as the median"}, {.ranks = [this](Ranks& ranks) {
+            for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+              for (const WorkPart& part : parts) cut(ranks, rank, part.ms);
           }});
       for (const std::size_t rank : late_ranks()) add_rank(rank);
     }
@@ -192,19 +199,20 @@ class Suppositions {
   }
 
  private:
-  static void cut(Ranks& ranks, std::size_t rank, double StepTimes::*part, double usual) {
-    ranks[rank].*part = std::min(ranks[rank].*part, usual);
-  }
-  static void cut_all(Ranks& ranks, double StepTimes::*part) {
-    const double usual = usual_ms(ranks, part);
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) cut(ranks, rank, part, usual);
+  /// What a rank's part is compared with. A single step's median would be that of whoever was fast
+  /// in it by chance; so a rank keeps its own chance, and all of its steps become shorter alike.
+  const Ranks& compared(const Ranks& ranks) const { return recorded_.traced() ? means_ : ranks; }
+
+  void cut(Ranks& ranks, std::size_t rank, double StepTimes::*part) const {
+    const double own_ms = compared(ranks)[rank].*part, usual = usual_ms(compared(ranks), part);
+    if (own_ms > usual) ranks[rank].*part *= usual / own_ms;
   }
 
-  /// How much longer the rank's part is than the median one's, over all steps.
+  /// How much longer the rank's part is than the median one's.
   double excess_ms(std::size_t rank, double StepTimes::*part) const {
     std::vector<double> all;
     for (const Ranks& ranks : recorded_.steps)
-      all.push_back(ranks[rank].*part - usual_ms(ranks, part));
+      all.push_back(compared(ranks)[rank].*part - usual_ms(compared(ranks), part));
     return lower_median(std::move(all));
   }
 
@@ -224,17 +232,15 @@ class Suppositions {
 
   void add_rank(std::size_t rank) {
     add({.what = fmt::format("rank {} as fast as the median", rank), .rank = rank},
-        {.ranks = [rank](Ranks& ranks) {
-          for (const WorkPart& part : parts) cut(ranks, rank, part.ms, usual_ms(ranks, part.ms));
+        {.ranks = [this, rank](Ranks& ranks) {
+          for (const WorkPart& part : parts) cut(ranks, rank, part.ms);
         }});
     for (const WorkPart& part : parts)
       if (excess_ms(rank, part.ms) > 0)
         add({.what = fmt::format("rank {} as fast as the median in {}", rank, part.name),
              .rank = rank,
              .part = part.name},
-            {.ranks = [rank, part](Ranks& ranks) {
-              cut(ranks, rank, part.ms, usual_ms(ranks, part.ms));
-            }});
+            {.ranks = [this, rank, part](Ranks& ranks) { cut(ranks, rank, part.ms); }});
   }
 
   void add_network(std::size_t world) {
@@ -245,7 +251,7 @@ class Suppositions {
       return;
     }
     add(std::move(faster), {.network = 10});
-    if (recorded_.traced) return;
+    if (recorded_.traced()) return;
     result_.all.back().gain->low = 0;
     result_.limits.push_back(
         "10 times the network: at most that; means of an epoch do not tell the network from ranks "
@@ -261,7 +267,7 @@ class Suppositions {
   /// both readings of the wire.
   Estimate estimate_of(const Otherwise& otherwise) const {
     std::vector<double> gains = steps_.gains_ms(otherwise);
-    if (recorded_.traced) return estimate_difference(gains);
+    if (recorded_.traced()) return estimate_difference(gains);
     const double usual_ms = lower_median(gains);
     for (const double gain : by_byte_.gains_ms(otherwise)) gains.push_back(gain);
     const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
@@ -269,6 +275,7 @@ class Suppositions {
   }
 
   const RecordedSteps& recorded_;
+  Ranks means_;  ///< over all steps
   const Steps& steps_;
   Steps by_byte_;  ///< as steps_ where there is a timeline
   WhatIf& result_;
