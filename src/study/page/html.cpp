@@ -32,7 +32,7 @@ details { margin: .8rem 0; }
 summary { cursor: pointer; }
 pre { background: var(--panel); padding: .8rem; border-radius: 8px; overflow-x: auto;
   font-size: .8rem; line-height: 1.4; }
-figure svg { width: 100%; height: auto; display: block; }
+figure svg { width: 100%; max-width: 34rem; height: auto; display: block; }
 figcaption, .note { color: var(--soft); font-size: .85rem; }
 .note { margin-top: .4rem; }
 .wide { overflow-x: auto; margin: .8rem 0 0;

@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <functional>
+#include <set>
 #include <variant>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/cluster/energy/slurm_energy.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
@@ -147,6 +149,19 @@ observe::Course course_of(const RunStory& story) {
   return course;
 }
 
+/// Slurm's own figures; jobs that started the run again under their number count once.
+void ask_slurm_energy(RunStory& story) {
+  std::set<std::string> asked;
+  for (const Beginning& one : story.starts) {
+    const std::string& job = one.start.job;
+    if (job.empty() || !asked.insert(job).second) continue;
+    const cluster::SlurmEnergy energy = cluster::slurm_energy(job);
+    story.slurm_energy.push_back(
+        {fmt::format("Energy by Slurm, all of job {}", job),
+         energy.joules ? observe::joules_text(*energy.joules) : "not measured: " + energy.why});
+  }
+}
+
 }  // namespace
 
 double Beginning::seconds() const {
@@ -187,6 +202,7 @@ RunStory read_story(const fs::path& path) {
   });
   read_or_note(run.decisions(), story, false,
                [&] { story.decisions = read_text(run.decisions()); });
+  ask_slurm_energy(story);
   return story;
 }
 

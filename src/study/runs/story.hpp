@@ -49,6 +49,8 @@ struct RunStory {
   std::vector<std::string> notes;   ///< files that are missing or damaged
   std::uint64_t skipped_steps = 0;  ///< for the loss scale
   std::vector<std::string> bad_rows;
+  /// Name and value for each job that it ran in: never added to what the run measured.
+  std::vector<std::vector<std::string>> slurm_energy;
 
   const observe::StartRecord* newest() const {
     return starts.empty() ? nullptr : &starts.back().start;

@@ -223,6 +223,7 @@ std::vector<Block> job_section(const RunStory& run) {
                 {"Number of GPUs", std::to_string(gpus_of(run))},
                 {"Hosts", join(one.start.hosts, ", ")}};
   for (std::vector<std::string>& row : used_rows(run)) table.rows.push_back(std::move(row));
+  table.rows.insert(table.rows.end(), run.slurm_energy.begin(), run.slurm_energy.end());
   table.caption =
       "The fields that centres ask for in a job report. Where the run was killed, its end is that "
       "of its newest record. Step Id, User, Slurm Account and the utilisation of SMs and memory "

@@ -199,8 +199,9 @@ class Suppositions {
   }
 
  private:
-  /// What a rank's part is compared with. A single step's median would be that of whoever was fast
-  /// in it by chance; so a rank keeps its own chance, and all of its steps become shorter alike.
+  /// What a rank's part is compared with. A single step's median would be that of the rank
+  /// that was fast in it by chance; so a rank keeps its own chance, and all of its steps become
+  /// shorter alike.
   const Ranks& compared(const Ranks& ranks) const { return recorded_.traced() ? means_ : ranks; }
 
   void cut(Ranks& ranks, std::size_t rank, double StepTimes::*part) const {

@@ -103,6 +103,21 @@ report long --text
 ((status == 0)) && says 'rank 3 makes the others wait'
 verdict $? 'it names the rank for which the others wait'
 
+# A sacct on PATH, because a small machine has no energy plug-in: the real one then has no figure.
+mkdir bin && cat >bin/sacct <<'END'
+#!/bin/bash
+[[ "$*" == '-n -P -X -j 4711 -o State,ConsumedEnergyRaw' ]] && echo "$SACCT_ANSWER"
+END
+chmod +x bin/sacct
+cp -r done in-job && sed -i '1s/"job":""/"job":"4711"/' in-job/metrics.jsonl
+PATH=$PWD/bin:$PATH SACCT_ANSWER='COMPLETED|123400' report in-job --text
+((status == 0)) && says 'Energy by Slurm, all of job 4711 +123.4 kJ' &&
+  says 'Total Energy Consumed +not measured' && report done --text && ! says 'by Slurm'
+verdict $? "Slurm's figure of a job's energy is told as Slurm's, apart from what the run measured"
+PATH=$PWD/bin:$PATH SACCT_ANSWER='COMPLETED|0' report in-job --text
+((status == 0)) && says 'all of job 4711 +not measured: .*AcctGatherEnergyType'
+verdict $? 'where Slurm has no figure, the report says why'
+
 # ---- what it refuses -----------------------------------------------------------------------------
 refused() { report "${@:2}" && ((status == 2)) && says "error: .*$1" &&
   (($(grep -c error <<<"$said") == 1)); }

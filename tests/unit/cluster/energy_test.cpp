@@ -8,6 +8,7 @@
 
 #include "cluster/energy/energy_source.hpp"
 #include "lockstep/cluster/energy/energy_meter.hpp"
+#include "lockstep/cluster/energy/slurm_energy.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
@@ -64,6 +65,18 @@ class Stranger {
 };
 
 }  // namespace
+
+TEST_CASE("Slurm's figure of energy is a number of joules, or says why there is none", "[energy]") {
+  CHECK(read_slurm_energy("COMPLETED|12345").joules == 12345);
+  CHECK(read_slurm_energy("COMPLETED|12345").why.empty());
+  for (const char* none : {"COMPLETED|0", "COMPLETED|", "FAILED|18446744073709551614"}) {
+    CHECK_FALSE(read_slurm_energy(none).joules);
+    CHECK(read_slurm_energy(none).why.find("AcctGatherEnergyType") != std::string::npos);
+  }
+  CHECK(read_slurm_energy("RUNNING|0").why.find("counts at its end") != std::string::npos);
+  CHECK(read_slurm_energy("").why.find("is not here") != std::string::npos);
+  CHECK(slurm_energy("12; reboot").why == "it ran in no job of Slurm");
+}
 
 TEST_CASE("RAPL counts each package once, whatever shows it again, and no sub-zone", "[energy]") {
   const Powercap tree;

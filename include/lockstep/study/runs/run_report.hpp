@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-/// One page about one or several runs, made from their folders alone: also from one of a run that
-/// was killed, or of which files are missing.
+/// One page about one or several runs, made from their folders: also from one of a run that was
+/// killed, or of which files are missing. Only the energy of a Slurm job is asked for elsewhere.
 namespace lockstep::study {
 
 struct RunReport {
