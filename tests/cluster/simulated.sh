@@ -49,6 +49,32 @@ finds_the_delay() {
 thrice finds_the_delay
 verdict $? 'the latency that bench comm finds grows by the delay of the links, within 25 %'
 
+# A step waits for the links at 100 Mb/s, and hardly at 1 Gb/s.
+pack_small
+step_at() {
+  links rate="$1"
+  on_ranks 2 1 train --data.train small/train --backend clock --clock.row-ms 4 --batch 20 \
+    --threads 1 --data.workers 1 --comm.bucket-mb 0.25 --epochs 4 --checkpoint.every-epochs 0 \
+    --out "at-$1-$2" && ((status == 0)) && "$LOCKSTEP" doctor "at-$1-$2" --json at.json >/dev/null
+}
+promises_a_network() {
+  attempt=$((${attempt:-0} + 1))
+  local slow fast promised
+  step_at 100mbit $attempt || return
+  promised=$(python3 -c "import json
+for one in json.load(open('at.json'))['what_if']['suppositions']:
+    if one.get('part') == 'network': print(one['step_ms'], one['step_ms'] + one['gain_ms'])")
+  read -r promised slow <<<"$promised"
+  step_at 1gbit $attempt || return
+  fast=$(python3 -c "import json; print(json.load(open('at.json'))['step_ms'])")
+  said="a step of $slow ms, promised $promised, measured $fast"
+  awk -v slow="$slow" -v promised="$promised" -v fast="$fast" 'BEGIN {
+    truth = slow - fast; gain = slow - promised
+    exit !(truth > 20 && gain > 0.85 * truth && gain < 1.15 * truth) }'
+}
+thrice promises_a_network
+verdict $? "a run's what-if of 10 times the network is what a run on such a network gains, within 15 %"
+
 # Nightly: pairs of rate and latency. 10 Gb/s are more than the relay of the mini cluster passes on
 # a small machine (tests/bench/RESULTS.md).
 # finds_both RATE BYTES_PER_S DELAY SECONDS TO_MB: DELAY is of one of the two limits.
