@@ -284,10 +284,10 @@ std::vector<double> newton_schulz(const std::vector<double>& matrix, std::size_t
   return found;
 }
 
-void check_rules(Backend& backend, const nn::Network& network) {
+void check_rules(Backend& backend, const nn::Network& network, int until) {
   for (const Law& law : all_laws()) {
     Run run(backend, network, law);
-    for (int t = 0; t < steps; ++t) run.step(t);
+    for (int t = 0; t < until; ++t) run.step(t);
     run.compare();
   }
 }
