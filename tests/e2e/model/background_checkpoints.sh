@@ -49,7 +49,10 @@ half() {
 # caught PID RUN: tries that for a minute at most.
 caught() {
   local end=$((SECONDS + 60))
-  while ((SECONDS < end)) && kill -0 "$1" 2>/dev/null; do half "$1" "$2" && return || sleep 0.01; done
+  while ((SECONDS < end)) && kill -0 "$1" 2>/dev/null; do
+    half "$1" "$2" && return
+    sleep 0.01
+  done
   return 1
 }
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "tests/support/queues.hpp"
 #include "tests/support/networks/sketch.hpp"
+#include "tests/support/queues.hpp"
 #include "tests/unit/reduce/exchange_rank.hpp"
 
 namespace {
