@@ -36,12 +36,12 @@ srun_names_it() {
   took=$(awk -v struck="$struck" '$3 > last { last = $3 } END { printf "%.1f", last - struck }' \
     "$run.ends")
   said="after $took s: $(cat "$run.ends") $(tr '\r' '\n' <"$run.out" | grep -av '^epoch')"
-  echo "| $4, srun --mpi=$2 | timeout 5 s | $took | $(grep -ao 'error: .*' "$run.out" |
+  echo "| $4, srun --mpi=$2 | timeout ${timeout:-5} s | $took | $(grep -ao 'error: .*' "$run.out" |
     head -n 1) | $(
     cut -d' ' -f2 "$run.ends" | sort -u | xargs) |"
   [[ $2 == pmix || $(wc -l <"$run.ends") == $(tr , '\n' <<<"$3" | wc -l) ]] && all_ended &&
     ! grep -qvE '^[012] (4|137) ' "$run.ends" && grep -q ' 4 ' "$run.ends" &&
-    awk "BEGIN { exit !($took < 20) }" && says "$5"
+    awk "BEGIN { exit !($took < ${within:-20}) }" && says "$5"
   verdict $? "srun --mpi=$2: $4: all ranks end in time with status 4, and the link is named"
   kill $step 2>/dev/null
 }
@@ -62,7 +62,10 @@ small_packets() {  # small_packets RUN MPI NODE NODE
     mini exec "$4" ip link set eth0 mtu 600
 }
 small_over_mpi() { small_packets small_over_mpi pmix "$node14" "$node15"; }
-small_over_tcp() { small_packets small_over_tcp none "$node16" "$node17"; }
+small_over_tcp() {  # with the timeout that a run has when nobody sets one
+  local within=30 timeout=20 short=("${pace[@]/20/50}" --checkpoint.every-steps 20)
+  small_packets small_over_tcp none "$node16" "$node17"
+}
 
 # nodes_of ID: those that the job runs on.
 nodes_of() { scontrol show hostnames "$(scontrol show job "$1" | sed -n 's/^ *NodeList=//p')"; }

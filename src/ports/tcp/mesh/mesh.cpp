@@ -1,8 +1,11 @@
 #include "ports/tcp/mesh/mesh.hpp"
 
 #include <fmt/core.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -48,6 +51,11 @@ void allow_connections(int world) {
   limit.rlim_cur = wanted;
   check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
+
+// After so long without an answer the system gives up a connection. By itself it does after 15 s,
+// where it sends again each second; the heartbeats, which then say what is wrong with the network,
+// need longer.
+constexpr unsigned unanswered_ms = 300'000;
 
 }  // namespace
 
@@ -147,6 +155,8 @@ void Mesh::try_to_connect(int rank) {
 /// A new connection, which replaces one that the other side has given up.
 void Mesh::take(int rank, Socket socket) {
   Link& link = peer(rank).link;
+  // It only helps: failure does not matter.
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
   watch(socket.get(), rank, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (!link.open() && peer(rank).wanted) --unconnected_;
   link.connect(std::move(socket), rank < rank_);
