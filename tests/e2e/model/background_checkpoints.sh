@@ -60,7 +60,7 @@ killed() {
   local kills=3 left hits=0 from expected wrong=
   nightly && kills=20
   # Large enough that a write takes some time.
-  local any=(--model resnet18 --epochs $((12 * kills)) --checkpoint.every-epochs 0)
+  local any=(--model resnet18 --epochs $((6 * kills)) --checkpoint.every-epochs 0)
   run "${train[@]}" "${any[@]}" --out whole
   ((status == 0)) || verdict 1 'an uninterrupted run ends'
   for ((left = kills; left > 0; left--)); do
