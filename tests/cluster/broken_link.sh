@@ -62,7 +62,7 @@ small_packets() {  # small_packets RUN MPI NODE NODE
     mini exec "$4" ip link set eth0 mtu 600
 }
 small_over_mpi() { small_packets small_over_mpi pmix "$node14" "$node15"; }
-small_over_tcp() {  # with the timeout that a run has when nobody sets one
+small_over_tcp() {  # with the timeout of a run that sets none
   local within=30 timeout=20 short=("${pace[@]/20/50}" --checkpoint.every-steps 20)
   small_packets small_over_tcp none "$node16" "$node17"
 }

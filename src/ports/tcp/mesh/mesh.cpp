@@ -52,9 +52,8 @@ void allow_connections(int world) {
   check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
 
-// After so long without an answer the system gives up a connection. By itself it does after 15 s,
-// where it sends again each second; the heartbeats, which then say what is wrong with the network,
-// need longer.
+// After so long without an answer the system gives up a connection. Where it sends again each second
+// (wire.cpp), its own limit is 15 s; the heartbeats need longer to say what is wrong with a network.
 constexpr unsigned unanswered_ms = 300'000;
 
 }  // namespace
