@@ -52,8 +52,9 @@ void allow_connections(int world) {
   check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
 
-// After so long without an answer the system gives up a connection. Where it sends again each second
-// (wire.cpp), its own limit is 15 s; the heartbeats need longer to say what is wrong with a network.
+// After so long without an answer the system gives up a connection. Where it sends again each
+// second (wire.cpp), its own limit is 15 s; the heartbeats need longer to say what is wrong with
+// a network.
 constexpr unsigned unanswered_ms = 300'000;
 
 }  // namespace
