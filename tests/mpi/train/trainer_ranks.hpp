@@ -56,9 +56,11 @@ constexpr Part saved_parts[] = {Part::weights, Part::momentum, Part::average};
 /// As a resume does: rank 0's bytes are what all ranks get. Collective.
 SavedTrainer save(train::Trainer& trainer, comm::Control& control);
 void load(train::Trainer& trainer, const SavedTrainer& saved, std::uint64_t step);
-/// How far `other` is from `exact` after a step that both begin with the settled state of `other`,
-/// the farthest of steps [0, last): of weights, momentum and average. So no rounding grows from
-/// step to step, which batch norms of few rows make large. Collective.
+/// How far `other`, whose ranks have the same weights after each step, is from `exact` after a step
+/// that both begin with these weights, and `exact` with the settled momentum and average: the
+/// farthest of steps [0, last), of weights, momentum and average. So no rounding grows from step to
+/// step or within one: batch norms of few rows make an ulp of the weights 1e-4 of the gradients.
+/// Collective.
 std::array<double, 3> apart_by_one_step(const TrainerRanks& ranks, train::Trainer& exact,
                                         train::Trainer& other, std::size_t last);
 /// Whether k steps + save + k steps are 2k steps on every rank, bit for bit, for the trainer that
