@@ -37,7 +37,7 @@ shorter() {
     awk -v a="$whole" -v b="$push" 'BEGIN { exit !(a > 1.2 * b && b > 0) }'
 }
 thrice shorter
-verdict $? 'at 1 Gb/s, weights that each rank sends once are exposed for less time than their sum'
+verdict $? 'at 1 Gb/s, weights that each rank sends once are exposed for less than 5/6 of the time of sums'
 
 # A node that needs half as much again as the others' 0.4 s: sums have to wait for it, and messages
 # that are on their way for longer do not.
@@ -74,4 +74,4 @@ not_held_up() {
     awk -v a="$alike" -v b="$slow" 'BEGIN { exit !(b <= 1.1 * a && a > 0) }'
 }
 thrice not_held_up
-verdict $? "at 1 Gb/s, a node of 1.5 times the others' pace does not lengthen their steps with gossip"
+verdict $? "at 1 Gb/s, a node that takes 1.5 times as long lengthens others' steps by gossip by at most 10 %"
