@@ -109,6 +109,33 @@ void check_power_sgd(const Config& config, int replicas) {
   require(comm.power_sgd_from_epoch < config.epochs,
           fmt::format("comm.power-sgd-from-epoch = {} would have no effect: the run has {} epochs",
                       comm.power_sgd_from_epoch, config.epochs));
+  const float warmup = config.optim.warmup_epochs;
+  const bool by_warmup = comm.power_sgd_from_epoch == 0;
+  require(!by_warmup || warmup < static_cast<float>(config.epochs),
+          fmt::format("{} begins when the warm-up has ended, and optim.warmup-epochs = {} is not "
+                      "shorter than the run of {} epochs: leave one of them out",
+                      asked, warmup, config.epochs));
+  require(by_warmup || static_cast<float>(comm.power_sgd_from_epoch) >= warmup,
+          fmt::format("comm.power-sgd-from-epoch = {} is before the end of the warm-up, "
+                      "optim.warmup-epochs = {}, in which gradients change too fast for products "
+                      "of low rank: name a later epoch, or leave it out",
+                      comm.power_sgd_from_epoch, warmup));
+}
+
+/// A graph repeats one step's work, and these exchanges have steps that are not alike.
+void check_graph(const Config& config) {
+  const auto alike = [&](bool is, const std::string& other) {
+    require(!(config.graph && !is),
+            fmt::format("graph = true repeats one step's work, and with {} steps are not alike: "
+                        "leave one of them out",
+                        other));
+  };
+  const auto& comm = config.comm;
+  alike(config.sync.every == 1, fmt::format("sync.every = {}", config.sync.every));
+  alike(!config.sync.gossip, "sync.gossip = true");
+  alike(
+      comm.power_sgd == 0 || (comm.power_sgd_from_epoch == 0 && !(config.optim.warmup_epochs > 0)),
+      fmt::format("comm.power-sgd = {}, which begins after some of them,", comm.power_sgd));
 }
 
 void check_sync(const Config& config, int replicas) {
@@ -250,6 +277,7 @@ void resolve(Config& config, int replicas) {
   check_power_sgd(config, replicas);
   check_sync(config, replicas);
   check_gossip(config, replicas);
+  check_graph(config);
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);

@@ -88,6 +88,12 @@ refused 'a rank of products that is too large is named, with its range' \
   'comm.power-sgd.* 0 (to|and) 8' 2 --comm.power-sgd 9 --out none
 refused 'the epoch of products without products is named' \
   'comm.power-sgd-from-epoch.*comm.power-sgd' 2 --comm.power-sgd-from-epoch 1 --out none
+refused 'products that begin before the warm-up has ended are an error that names both keys' \
+  'comm.power-sgd-from-epoch = 1 .* optim.warmup-epochs = 1.5' 2 --comm.power-sgd 2 \
+  --comm.power-sgd-from-epoch 1 --optim.warmup-epochs 1.5 --out none
+refused 'products after a warm-up that never ends are an error that names both keys' \
+  'comm.power-sgd = 2 .* optim.warmup-epochs = 2 ' 2 --comm.power-sgd 2 --optim.warmup-epochs 2 \
+  --out none
 refused 'a wire that does not exist is named, with those that do' \
   'comm.wire.*int4.*fp32, bf16, fp16' 2 --comm.wire int4 --out none
 refused 'groups of nodes on one node are an error that names the keys' \

@@ -74,6 +74,24 @@ TEST_CASE("a global batch that ranks and micro-batches cannot share is an error"
   CHECK_THROWS_WITH(resolve(config, 3), Contains("graph = true") && Contains("3 x 2 = 6"));
 }
 
+TEST_CASE("a graph, and an exchange whose steps are not alike, are an error that names both keys",
+          "[config]") {
+  const auto refused = [](const std::string& text, const std::string& key) {
+    Config config = parsed(text);
+    config.graph = true;
+    CHECK_THROWS_WITH(resolve(config, 2), Contains("graph = true") && Contains(key));
+    config.graph = false;
+    CHECK_NOTHROW(resolve(config, 2));
+  };
+  refused("[sync]\nevery = 4", "sync.every = 4");
+  refused("[sync]\ngossip = true", "sync.gossip = true");
+  refused("[comm]\npower-sgd = 2\npower-sgd-from-epoch = 1", "comm.power-sgd = 2");
+  refused("[comm]\npower-sgd = 2\n[optim]\nwarmup-epochs = 1", "comm.power-sgd = 2");
+  Config at_once = parsed("[comm]\npower-sgd = 2");
+  at_once.graph = true;
+  CHECK_NOTHROW(resolve(at_once, 2));
+}
+
 TEST_CASE("engines chosen by measuring and bits that must repeat contradict each other",
           "[config]") {
   Config config = with_data();
