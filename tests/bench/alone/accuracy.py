@@ -1,5 +1,11 @@
 """What ways to agree on gradients, and rules for large batches, cost in accuracy: ResNet-20 on
-CIFAR-10 with each, several seeds. Seconds do not matter here, so the machine may be busy."""
+CIFAR-10 with each, several seeds. Seconds do not matter here, so the machine may be busy.
+
+Large batches accumulate the same micro-batches of 32 rows a rank as batches of 128. TRAININGS=pilot
+first tries each rule's learning rates with a seed that the measurement does not use; the rows of
+large batches then take the best ones. Each finished training is a line of
+$BUILD/bench/accuracy.jsonl, and a training that has a line there does not run again: remove the
+file after a change of the program that matters."""
 import json
 import os
 import pathlib
@@ -11,19 +17,69 @@ import tempfile
 import contenders
 import machine
 
-TITLE = 'Accuracy on CIFAR-10 by ways to agree'
-COLUMNS = ['training', 'top-1 of each seed', 'mean', 'less than fp32']
+TITLE = 'Accuracy on CIFAR-10 by ways to agree and by rules'
+COLUMNS = ['training', 'top-1 of each seed', 'mean', 'compared with', 'points less',
+           'target']
 ARCHIVE = contenders.HERE.parent.parent.parent / 'shared' / 'cifar10' / 'cifar10-jpeg.tar.gz'
 RECIPE = contenders.HERE.parent.parent / 'jobs' / 'configs' / 'cifar10.toml'
-RANKS, EPOCHS = 4, 10
+RANKS, EPOCHS, BATCH = 4, 10, 128
+PILOT_SEED = 1000
 TRAININGS = {
     'fp32': (),
     'bf16': ('--comm.wire', 'bf16'),
     'fp16': ('--comm.wire', 'fp16'),
     'int8': ('--comm.wire', 'int8'),
+    'power-sgd 4': ('--comm.power-sgd', 4),
     'every 8': ('--sync.every', 8, '--sync.group', 'rank', '--sync.from-epoch', 1),
     'gossip': ('--sync.gossip', 'true'),
 }
+TARGETS = {'bf16': 0.5, 'fp16': 0.5, 'int8': 1.0, 'power-sgd 4': 1.0, 'every 8': 1.0, 'gossip': 1.5}
+LARGE = (4096, 8192)
+RATES = {'sgd': (0.4, 0.8, 1.6, 3.2), 'lars': (4, 8, 16, 32), 'lamb': (0.005, 0.01, 0.02, 0.04),
+         'muon': (0.02, 0.05, 0.1, 0.2)}
+WARM_UP = 2  # epochs, for all rules
+
+
+def large(rule, batch, rate):
+    """Options of a large batch; what is accumulated keeps the rows of a micro-batch."""
+    return ('--batch', batch, '--accumulate', batch // BATCH, '--optim.rule', rule, '--optim.lr',
+            rate, '--optim.warmup-epochs', WARM_UP)
+
+
+class Finished:
+    """The trainings that ended, in this start of the benchmark or in an earlier one."""
+
+    def __init__(self):
+        self.path = contenders.build() / 'bench' / 'accuracy.jsonl'
+        self.tops = {}
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        for line in lines:
+            try:
+                one = json.loads(line)
+            except json.JSONDecodeError:
+                continue  # the end of an interrupted write
+            self.tops[self.key(one['seed'], one['options'], one['recipe'])] = one['top1']
+        self.before = len(self.tops)
+
+    @staticmethod
+    def key(seed, options, recipe):
+        return json.dumps([seed, RANKS, EPOCHS, list(options), recipe])
+
+    def find(self, seed, options):
+        return self.tops.get(self.key(seed, options, RECIPE.read_text()))
+
+    def add(self, name, seed, options, top):
+        one = {'training': name, 'seed': seed, 'options': list(options), 'top1': top,
+               'recipe': RECIPE.read_text()}
+        self.tops[self.key(seed, options, one['recipe'])] = top
+        with self.path.open('a+b') as file:
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b'\n':
+                    file.write(b'\n')
+            file.write(json.dumps(one).encode() + b'\n')
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def pack(folder):
@@ -32,8 +88,10 @@ def pack(folder):
     if not packed.exists():
         with tarfile.open(ARCHIVE) as archive:
             archive.extractall(folder)
+        whole = folder / packed.name  # it has its name only when it is complete
         contenders.call([contenders.program(), 'pack', folder / 'train', '--val', folder / 'test',
-                         '--out', packed])
+                         '--out', whole])
+        whole.rename(packed)
     return packed
 
 
@@ -47,30 +105,102 @@ def top1(packed, run, seed, options):
     return [line['val_top1'] for line in lines if line['kind'] == 'epoch'][-1]
 
 
+def train(setting, name, seed, options):
+    """Top-1 of the training, which runs only when it has not ended before."""
+    packed, folder, finished = setting
+    top = finished.find(seed, options)
+    if top is None:
+        run = folder / f'{name}-{seed}'.replace(' ', '-')
+        top = top1(packed, run, seed, options)
+        finished.add(name, seed, options, top)
+        shutil.rmtree(run)
+    contenders.progress(f'{name}, seed {seed}: {100 * top:.2f} %')
+    return top
+
+
+def pilot(setting):
+    for batch in LARGE:
+        for rule, rates in RATES.items():
+            for rate in rates:
+                train(setting, f'pilot {rule} {batch} {rate}', PILOT_SEED, large(rule, batch, rate))
+
+
+def chosen_rate(finished, rule, batch):
+    """The pilot's best rate, or None before all of its trainings with this rule have ended."""
+    tops = {rate: finished.find(PILOT_SEED, large(rule, batch, rate)) for rate in RATES[rule]}
+    return None if None in tops.values() else max(tops, key=tops.get)
+
+
+def trainings(finished, report):
+    """Name to options, of all that can be measured now."""
+    all_of = dict(TRAININGS)
+    for batch in LARGE:
+        for rule in RATES:
+            rate = chosen_rate(finished, rule, batch)
+            if rate is None:
+                report['notes'].append(f'{rule} {batch}: no pilot yet (TRAININGS=pilot).')
+            else:
+                all_of[f'{rule} {batch}'] = large(rule, batch, rate)
+                if rate in (RATES[rule][0], RATES[rule][-1]):
+                    report['notes'].append(f'{rule} {batch}: the best rate of the pilot, {rate}, '
+                                           'is the first or last one: widen RATES.')
+    return all_of
+
+
+def compared(name, means):
+    """What the training is compared with, and by how many points it may be below."""
+    if name in TARGETS:
+        return 'fp32', f'at most {TARGETS[name]}'
+    rule, _, batch = name.partition(' ')
+    if not batch or name in TRAININGS or rule == 'sgd':
+        return ('fp32', '') if name != 'fp32' else (None, '')
+    rivals = [f'{one} {batch}' for one in RATES if one != 'sgd']
+    best = means[name] == max(means[one] for one in rivals if one in means)
+    if batch == '4096':
+        return 'fp32', 'at most 2' if best else ''
+    return f'sgd {batch}', 'at most -3' if best else ''
+
+
+def rows(tops):
+    """SGD with batches of 128 is the row fp32."""
+    means = {name: 100 * statistics.mean(seeds) for name, seeds in tops.items() if seeds}
+    for name, mean in means.items():
+        other, target = compared(name, means)
+        points = f'{means[other] - mean:+.2f}' if other in means else ''
+        yield dict(zip(COLUMNS, (name, ' '.join(f'{100 * top:.2f}' for top in tops[name]),
+                                 f'{mean:.2f}', other or '', points, target)))
+
+
 def measure(asked, report):
     if not ARCHIVE.exists():
         report['notes'].append(f'{ARCHIVE} is not there: nothing was measured.')
         return
-    chosen = [name for name in os.environ.get('TRAININGS', '').split(',') if name] or TRAININGS
+    finished = Finished()
+    if finished.before > 0:
+        report['notes'].append(f'{finished.before} trainings ended in earlier starts: '
+                               f'{finished.path}')
     folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
     load = machine.OtherLoad()
-    tops = {name: [] for name in chosen}
+    tops = {}
     try:
-        packed = pack(folder)
+        setting = pack(folder), folder, finished
+        chosen = [name for name in os.environ.get('TRAININGS', '').split(',') if name]
+        if 'pilot' in chosen:
+            pilot(setting)
+            chosen.remove('pilot')
+            if not chosen:
+                return
+        known = trainings(finished, report)
+        for name in chosen:
+            if name not in known:
+                raise contenders.Failure(f'TRAININGS: "{name}" does not exist; choose from pilot, '
+                                         + ', '.join(known))
+        tops = {name: [] for name in chosen or known}
         for seed in range(1, asked['rounds'] + 1):
-            for name in chosen:
-                run = folder / f'{name}-{seed}'.replace(' ', '-')
-                tops[name].append(top1(packed, run, seed, TRAININGS[name]))
-                contenders.progress(f'{name}, seed {seed}: {100 * tops[name][-1]:.2f} %')
-                shutil.rmtree(run)
+            for name in tops:
+                tops[name].append(train(setting, name, seed, known[name]))
     finally:
         report['other_load'].append(round(load.cores(), 2))
         report['rounds'].append(tops)
-        whole = statistics.mean(tops['fp32']) if tops.get('fp32') else None
-        for name, seeds in tops.items():
-            if seeds:
-                mean = statistics.mean(seeds)
-                report['rows'].append(dict(zip(COLUMNS, (
-                    name, ' '.join(f'{100 * top:.2f}' for top in seeds), f'{100 * mean:.2f}',
-                    f'{100 * (whole - mean):+.2f}' if whole is not None else '-'))))
+        report['rows'] += rows(tops)
         shutil.rmtree(folder)
