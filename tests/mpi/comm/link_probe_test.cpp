@@ -35,10 +35,12 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
 
 TEST_CASE("a link is not measured when one of its ends has no time left", "[mpi][preflight]") {
   const int me = world().facts().rank, partner = me ^ 1;
+  const bool has_partner = partner < world().facts().world;  // the last of an odd number has none
   if (world().facts().world == 1) return;
   const auto probe = comm::make_link_probe(world().make_communicator(30));
   bool right = true;
   for (const int busy : {0, 1, 2}) {
+    if (!has_partner) break;
     const auto rate = probe->measure(partner, 0.03, me % 2 != busy);
     right = right && rate.has_value() == (busy == 2);
   }
