@@ -52,7 +52,21 @@ END
 }
 recorded() { python3 -c "import json; print(json.load(open('$1.json'))['what_if']['step_ms'])"; }
 
-# The clock is real: other programs may take the cores of a whole epoch's ranks.
+# says_the_delay RUN: the 20 ms by which rank 3 is late are promised within 15 %, or are in what the
+# doctor gives as interval: other programs may take the cores of the ranks.
+says_the_delay() {
+  train "$1-run" usual usual usual "$1" || return
+  said=$(cat "$1-run.said")
+  python3 - "$1-run.json" <<'END'
+import json, sys
+told = json.load(open(sys.argv[1]))["what_if"]["suppositions"]
+one = next(one for one in told if one["what"] == "rank 3 as fast as the median")
+assert one["low_ms"] <= one["gain_ms"] <= one["high_ms"], one
+assert abs(one["gain_ms"] - 20) <= 3 or one["low_ms"] - 1 <= 20 <= one["high_ms"] + 1, one
+END
+}
+
+# Nightly: the clock is real, and the two runs need the same machine.
 keeps_its_promise() {
   local truth got
   train usual-run usual usual usual usual && train "$1-run" usual usual usual "$1" || return
@@ -63,15 +77,25 @@ keeps_its_promise() {
     'BEGIN { exit !(truth > 10 && got > 0.85 * truth && got < 1.15 * truth) }'
 }
 for part in forward backward; do
-  thrice keeps_its_promise late-$part
-  verdict $? "a slow rank's what-if is within 15 % of a run without it ($part)"
+  if nightly; then
+    thrice keeps_its_promise late-$part
+    verdict $? "a slow rank's what-if is within 15 % of a run without it ($part)"
+  fi
+  says_the_delay late-$part
+  verdict $? "a slow rank's what-if is the time by which it was late ($part)"
   says "^rank 3 as fast as the median in $part " && ! says '^rank [012] as fast'
   verdict $? "the what-if names the rank and its part of a step ($part), and no other rank"
 done
 
-run "$LOCKSTEP" doctor usual-run
-((status == 0)) && ! says '^rank [0-9] as fast' && says '^10 times the network +-?[0-9.]+ \(0.00 to'
-verdict $? 'of ranks that are alike, none is named'
+train usual-run usual usual usual usual
+said=$(cat usual-run.said)
+says '^10 times the network +-?[0-9.]+ \(0.00 to' && python3 - <<'END'
+import json
+told = json.load(open("usual-run.json"))["what_if"]["suppositions"]
+late = [one for one in told if "rank" in one and one["gain_ms"] > 5]
+assert not late, late
+END
+verdict $? 'of ranks that are alike, none is late'
 
 files_of() { find "$1" -type f -exec md5sum {} + | sort; }
 before=$(files_of usual-run)
