@@ -43,6 +43,19 @@ bool audit_passes(Trainer& trainer, comm::Control& control) {
   }
 }
 
+/// Gives `other` the state of `trainer`, so that the rounding of a step is not in the next one:
+/// batch norms of few rows make 1e-3 of 1e-7.
+void begin_alike(Trainer& trainer, Trainer& other) {
+  std::vector<float> plain;
+  const auto& slices = trainer.parameters().layout().slices;
+  for (const Part part : {Part::weights, Part::momentum})
+    for (std::size_t s = 0; s < slices.size(); ++s) {
+      plain.resize(slices[s].tensor.count());
+      trainer.parameters().export_slice(part, s, plain);
+      other.parameters().import_slice(part, s, plain);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("N ranks make the step of one rank that takes their micro-batches one by one",
@@ -61,13 +74,14 @@ TEST_CASE("N ranks make the step of one rank that takes their micro-batches one 
     SoloCommunicator nobody;
     Trainer alone(small_trainer(micro), *ranks.backend, nobody);
     for (int step = 0; step < 2; ++step) {
+      begin_alike(together, alone);
       together.step(ranks.part(rows, global), global, 0.01f);
       alone.step(rows.batch(0, global), global, 0.01f);
-    }
-    for (const Part part : {Part::weights, Part::momentum}) {
-      const double apart = distance(learned_values(together, part), learned_values(alone, part));
-      INFO(global << " rows in micro-batches of " << micro << ", " << apart << " apart");
-      REQUIRE(on_every_rank(apart < 2e-5));
+      for (const Part part : {Part::weights, Part::momentum}) {
+        const double apart = distance(learned_values(together, part), learned_values(alone, part));
+        INFO(global << " rows in micro-batches of " << micro << ", " << apart << " apart");
+        REQUIRE(on_every_rank(apart < 1e-6));
+      }
     }
   }
 }
