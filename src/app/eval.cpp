@@ -212,7 +212,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  RunningModel running = run_members(members, words.stages, *compute.backend, options.batch);
+  RunningModel running = run_members(members, words, *compute.backend, options.batch);
   require_same_weights(running, words.text(), *launch.control);
 
   double began_s = 0;

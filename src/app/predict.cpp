@@ -188,8 +188,7 @@ int work(Launch& launch, const PredictOptions& options, std::vector<MemberModel>
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
-  const RunningModel running =
-      run_members(members, words.stages, *compute.backend, options.spec.batch);
+  const RunningModel running = run_members(members, words, *compute.backend, options.spec.batch);
   const serve::Predicted all =
       job.work({.model = *running.model,
                 .device = compute.backend->device(),

@@ -24,16 +24,25 @@ struct HttpResponse {
   std::map<std::string, std::string> headers = {};
 };
 
+/// What a server shows and proves to its clients, for HTTPS: both in the form PEM.
+struct HttpTls {
+  std::string certificate;  ///< and after it those that signed it, if any
+  std::string key;          ///< the private key
+  std::string files;        ///< where they are from, for messages
+};
+
 /// Where a server listens, and what a client may cost it.
 struct HttpSpec {
   std::string host = "127.0.0.1";     ///< an address in numbers, IPv4 or IPv6
   std::uint16_t port = 0;             ///< 0: any free one
   std::string socket = "";            ///< path of a Unix socket, in place of host and port
+  std::optional<HttpTls> tls = {};    ///< HTTPS only; without: HTTP only
   std::size_t most_connections = 64;  ///< further ones wait until one ends
   std::size_t most_body_bytes = 0;    ///< of a request; more is answered by 413
   std::size_t most_pending_bytes = std::size_t{1} << 28;  ///< of all bodies; more: 503
-  unsigned silence_s = 10;  ///< a connection without any byte is closed after it
-  double body_s = 60;       ///< and one whose request takes longer to come
+  unsigned silence_s = 10;  ///< a connection without any byte, or whose header takes that long
+                            ///< to come, is closed after it
+  double body_s = 60;       ///< and one whose body takes longer to come
 };
 
 /// Answers HTTP/1.1 requests on its own thread until it ends. Every connection has a deadline
@@ -73,6 +82,9 @@ std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpServer::A
 /// `service` must outlive the server. A request without a response when the server ends gets 503. A
 /// Unix socket is for its owner alone, and is removed when the server ends.
 std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpService& service);
+
+/// Throws InputError naming the files unless a server could use the certificate and the key.
+void require_usable(const HttpTls& tls);
 
 /// The host and port of a key's value: "9400", "0.0.0.0:9400", "[::1]:9400"; without a host,
 /// 127.0.0.1. Throws InputError naming the key.

@@ -7,7 +7,7 @@
 #include "app/cli/count_option.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
-#include "app/serving/token_file.hpp"
+#include "app/serving/secret_files.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "app/trained/members.hpp"
@@ -29,7 +29,7 @@ struct ServeOptions {
   std::vector<std::string> models;
   serve::ServeSpec spec;
   FormOptions form;
-  std::string token_file, backend = "auto", precision;
+  std::string token_file, tls_cert, tls_key, backend = "auto", precision;
   std::size_t batch = 16, threads = 0, body_mb = 64;
   bool ema = false, share_gpu = false;
 
@@ -49,6 +49,9 @@ struct ServeOptions {
     app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead");
     app.add("--token-file", token_file,
             "file with a secret, for its owner alone: requests need 'Authorization: Bearer ...'");
+    app.add("--tls-cert", tls_cert,
+            "PEM file of a certificate, and of those that signed it: HTTPS in place of HTTP");
+    app.add("--tls-key", tls_key, "PEM file of its private key, for its owner alone");
     add_count(app, "--batch", batch, {1, 4096}, "images that are computed together, at most");
     add_count(app, "--queue", spec.waiting_rows, {1, 1 << 20},
               "images that may wait for a model; then clients get 503");
@@ -98,7 +101,9 @@ serve::ModelFile read_model(const ModelWords& words, const serve::ModelSource::F
       read_members(words, std::vector<std::string>(files.begin(), files.end()),
                    {.average = options.ema, .precision = options.precision});
   require_normalised(members);
-  serve::ModelFile file{.members = {}, .stages = words.stages, .input = input_of(members, nullptr)};
+  serve::ModelFile file{.members = {},
+                        .arrangement = arrangement_of(words, members),
+                        .input = input_of(members, nullptr)};
   for (MemberModel& member : members) {
     const backend::ProgramSpec program =
         train::make_program_spec(member.config, member.model.about.input, options.batch);
@@ -159,11 +164,13 @@ void tell_listening(const HttpServer& server, const serve::ServeSpec& spec,
   const HttpSpec& http = spec.http;
   if (!http.socket.empty()) return log::info(fmt::format("listening at {}", http.socket));
   const bool v6 = http.host.find(':') != http.host.npos;
-  log::info(fmt::format("listening at http://{}:{}/", v6 ? "[" + http.host + "]" : http.host,
-                        server.port()));
+  log::info(fmt::format("listening at {}://{}:{}/", http.tls ? "https" : "http",
+                        v6 ? "[" + http.host + "]" : http.host, server.port()));
   const bool local = http.host.starts_with("127.") || http.host == "::1";
   if (!local && spec.token.empty())
     log::warn("everyone who reaches this address may ask: --token-file asks for a token");
+  if (!local && !spec.token.empty() && !http.tls)
+    log::warn("the token passes the network in plain text: --tls-cert and --tls-key protect it");
   tell_tunnel(spec, server.port(), node);
 }
 
@@ -176,6 +183,10 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
   options.spec.http.most_body_bytes = options.body_mb * 1'000'000;
   allow_open_files(options.spec.http.most_connections);
   if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
+  require(options.tls_cert.empty() == options.tls_key.empty(),
+          "give --tls-cert and --tls-key together: HTTPS needs both");
+  if (!options.tls_cert.empty())
+    options.spec.http.tls = read_tls(options.tls_cert, options.tls_key);
   std::vector<serve::ModelSource> sources;
   for (std::vector<std::string> rest = options.models; !rest.empty();)
     sources.push_back(take_source(rest, options));

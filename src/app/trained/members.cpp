@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -10,6 +11,7 @@
 #include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/edit_distance.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -23,13 +25,74 @@ std::string preparation_text(const model::Preparation& preparation) {
 }
 
 void require_one_input(const MemberModel& a, const MemberModel& b, const data::DataSetInfo& named) {
-  train::require_alike(input_of(a.model.about, &named), a.file, input_of(b.model.about, &named),
-                       b.file);
+  const data::DataSetInfo first = input_of(a.model.about, &named);
+  data::DataSetInfo second = input_of(b.model.about, &named);
+  if (a.part != b.part) second.classes = first.classes;
+  train::require_alike(first, a.file, second, b.file);
   const model::Preparation &one = a.model.about.preparation, &other = b.model.about.preparation;
   require(one == other,
           fmt::format("{} {} and {} {}: they prepare images in different ways, so they do not "
                       "belong together",
                       a.file, preparation_text(one), b.file, preparation_text(other)));
+}
+
+bool is_chain(const std::vector<MemberModel>& members) { return members.back().part > 0; }
+
+/// The names of the classes of one part; numbers where none of its files has them.
+std::vector<std::string> classes_of(const std::vector<MemberModel>& members, std::size_t part) {
+  const MemberModel* first = nullptr;
+  for (const MemberModel& member : members) {
+    if (member.part != part) continue;
+    if (!member.model.about.input.classes.empty()) return member.model.about.input.classes;
+    if (first == nullptr) first = &member;
+  }
+  return input_of(first->model.about, nullptr).classes;
+}
+
+/// Those of all arms.
+std::vector<std::string> classes_of_chain(const std::vector<MemberModel>& members) {
+  const std::vector<std::string> first = classes_of(members, 1);
+  bool same = true;
+  std::set<std::string> all;
+  for (std::size_t part = 1; part <= members.back().part; ++part) {
+    const std::vector<std::string> own = classes_of(members, part);
+    same = same && own == first;
+    all.insert(own.begin(), own.end());
+  }
+  return same ? first : std::vector<std::string>(all.begin(), all.end());
+}
+
+/// Which of `all` is this name; REQUIRES: one is.
+std::size_t place_of(const std::string& name, const std::vector<std::string>& all) {
+  return static_cast<std::size_t>(std::ranges::find(all, name) - all.begin());
+}
+
+/// By the class of the gate: which arm answers it.
+std::vector<std::size_t> arms_of_classes(const ModelWords& words,
+                                         const std::vector<std::string>& classes) {
+  const std::string& gate = words.files.front();
+  const std::size_t none = words.arms.size();
+  const bool has_else = words.arms.back().classes.empty();
+  std::vector<std::size_t> arm_of_class(classes.size(), none);
+  for (std::size_t arm = 0; arm < words.arms.size(); ++arm)
+    for (const std::string& name : words.arms[arm].classes) {
+      const std::size_t k = place_of(name, classes);
+      const std::string near = nearest(name, classes);
+      require(k < classes.size(), fmt::format("{}: {} has no class of this name{}", name, gate,
+                                              near.empty() ? "" : ", but '" + near + "'"));
+      require(arm_of_class[k] == none, fmt::format("{}: has two models", name));
+      arm_of_class[k] = arm;
+    }
+  const auto open = std::ranges::find(arm_of_class, none);
+  require(!has_else || open != arm_of_class.end(),
+          fmt::format("else: would have no effect: each class of {} has a model", gate));
+  require(has_else || open == arm_of_class.end(),
+          fmt::format("{}: its class '{}' has no model: add 'else' and one", gate,
+                      open == arm_of_class.end()
+                          ? ""
+                          : classes[static_cast<std::size_t>(open - arm_of_class.begin())]));
+  std::ranges::replace(arm_of_class, none, none - 1);
+  return arm_of_class;
 }
 
 std::unique_ptr<backend::Classifier> make_member(const MemberModel& member, bool first_stage,
@@ -66,12 +129,32 @@ std::vector<std::string> member_files(const ModelWords& words) {
   return files;
 }
 
+backend::Arrangement arrangement_of(const ModelWords& words,
+                                    const std::vector<MemberModel>& members) {
+  backend::Arrangement how{.stages = words.stages};
+  if (!is_chain(members)) return how;
+  how.arm_of_class = arms_of_classes(words, classes_of(members, 0));
+  const std::vector<std::string> all = classes_of_chain(members);
+  for (std::size_t arm = 0; arm < words.arms.size(); ++arm) {
+    backend::GateArm& one = how.arms.emplace_back(backend::GateArm{words.arms[arm].members, {}});
+    for (const std::string& name : classes_of(members, arm + 1))
+      one.outputs.push_back(place_of(name, all));
+  }
+  return how;
+}
+
 std::vector<MemberModel> read_members(const ModelWords& words,
                                       const std::vector<std::string>& files,
                                       const MemberReading& reading) {
+  std::vector<std::size_t> parts(files.size(), 0);
+  std::size_t of_arms = 0;
+  for (const ModelWords::Arm& arm : words.arms) of_arms += arm.members;
+  for (std::size_t arm = 0, at = files.size() - of_arms; arm < words.arms.size(); ++arm)
+    for (std::size_t m = 0; m < words.arms[arm].members; ++m) parts[at++] = arm + 1;
   std::vector<MemberModel> members;
   for (std::size_t m = 0; m < files.size(); ++m) {
     MemberModel& member = members.emplace_back();
+    member.part = parts[m];
     member.name = words.files[m];
     member.file = files[m];
     member.model = model::load_any(
@@ -82,11 +165,19 @@ std::vector<MemberModel> read_members(const ModelWords& words,
   }
   const data::DataSetInfo named = input_of(members, reading.rows);
   for (std::size_t m = 1; m < members.size(); ++m)
-    require_one_input(members.front(), members[m], named);
+    require_one_input(*std::ranges::find(members, members[m].part, &MemberModel::part), members[m],
+                      named);
+  for (const MemberModel& member : members) require_one_input(members.front(), member, named);
+  arrangement_of(words, members);  // its words
   return members;
 }
 
 data::DataSetInfo input_of(const std::vector<MemberModel>& members, const data::DataSetInfo* rows) {
+  if (is_chain(members)) {
+    data::DataSetInfo input = members.front().model.about.input;
+    input.classes = classes_of_chain(members);
+    return input;
+  }
   for (const MemberModel& member : members)
     if (!member.model.about.input.classes.empty()) {
       data::DataSetInfo input = members.front().model.about.input;
@@ -104,9 +195,8 @@ void require_normalised(const std::vector<MemberModel>& members) {
                         member.file));
 }
 
-RunningModel run_members(std::vector<MemberModel>& members,
-                         const std::vector<backend::Stage>& stages, backend::Backend& backend,
-                         std::size_t batch) {
+RunningModel run_members(std::vector<MemberModel>& members, const ModelWords& words,
+                         backend::Backend& backend, std::size_t batch) {
   RunningModel running;
   std::vector<backend::Member> made;
   for (MemberModel& member : members)
@@ -119,23 +209,17 @@ RunningModel run_members(std::vector<MemberModel>& members,
       model::put_weights(member.model, parameters);
       member.model.weights.clear();
       running.hash += fmt::format("{:08x}", parameters.hash());
-      const bool first_stage = made.size() < stages.front().members;
+      const bool first_stage = made.size() < words.stages.front().members;
       made.push_back({member.name, make_member(member, first_stage, backend, program, parameters)});
     });
   const nn::Network& network = members.front().model.about.network;
-  if (made.size() == 1) {
-    running.model = std::move(made.front().network);
-    return running;
-  }
-  auto combined =
-      std::make_unique<backend::Combined>(std::move(made),
-                                          backend::CombinedSpec{.stages = stages,
-                                                                .row_bytes = network.input.count(),
-                                                                .outputs = network.classes,
-                                                                .batch = batch},
-                                          backend.device());
-  running.combined = combined.get();
-  running.model = std::move(combined);
+  const std::size_t outputs =
+      is_chain(members) ? classes_of_chain(members).size() : network.classes;
+  running.model = backend::arrange(
+      std::move(made), arrangement_of(words, members),
+      {.stages = {}, .row_bytes = network.input.count(), .outputs = outputs, .batch = batch},
+      backend.device());
+  running.combined = dynamic_cast<backend::Combined*>(running.model.get());
   return running;
 }
 

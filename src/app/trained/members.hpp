@@ -6,7 +6,7 @@
 
 #include "app/trained/model_words.hpp"
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/backend/inference/combined.hpp"
+#include "lockstep/backend/inference/gated.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/model/model.hpp"
 
@@ -18,6 +18,7 @@ struct MemberModel {
   std::string file;  ///< the file itself
   model::Model model;
   config::Config config;  ///< how its training computed
+  std::size_t part = 0;   ///< of a chain: 0 in its gate, else in the arm of this number, from 1
 };
 
 /// How members are read.
@@ -32,13 +33,20 @@ struct MemberReading {
 std::vector<std::string> member_files(const ModelWords& words);
 
 /// Reads the networks of a model from its member_files(). Throws InputError naming the file; and
-/// naming two files whose networks take other images, have other classes, or whose images are
-/// prepared in another way.
+/// naming two files whose networks take other images, or whose images are prepared in another way;
+/// or have other classes, but in different parts of a chain. The classes of its words must be its
+/// gate's.
 std::vector<MemberModel> read_members(const ModelWords& words,
                                       const std::vector<std::string>& files,
                                       const MemberReading& reading);
 
-/// What the networks take, with the names of the classes, if one of them or `rows` has them.
+/// How the members answer as one model.
+backend::Arrangement arrangement_of(const ModelWords& words,
+                                    const std::vector<MemberModel>& members);
+
+/// What the networks take, with the names of the classes, if one of them or `rows` has them. Those
+/// of a chain are the ones of its arms: if they all have the same ones, these; else each name once,
+/// in the order of the alphabet, in which packed data sets have them.
 data::DataSetInfo input_of(const std::vector<MemberModel>& members, const data::DataSetInfo* rows);
 
 /// Throws InputError naming a file that does not say how its network's input is normalised.
@@ -48,16 +56,15 @@ void require_normalised(const std::vector<MemberModel>& members);
 struct RunningModel {
   std::vector<std::unique_ptr<backend::Parameters>> parameters;
   std::unique_ptr<backend::Classifier> model;
-  backend::Combined* combined = nullptr;  ///< the same, where it has several networks
+  backend::Combined* combined = nullptr;  ///< the same, where it is an ensemble or a cascade
   std::string hash;                       ///< of all weights
 };
 
 /// Compiles the networks for batches of `batch` rows; their weights are moved there. A first stage
 /// runs such batches as they are, so that its rows have the bits that each network gives on its
 /// own; a later one has a ladder of sizes.
-RunningModel run_members(std::vector<MemberModel>& members,
-                         const std::vector<backend::Stage>& stages, backend::Backend& backend,
-                         std::size_t batch);
+RunningModel run_members(std::vector<MemberModel>& members, const ModelWords& words,
+                         backend::Backend& backend, std::size_t batch);
 
 /// One line of what a member did: "small.h5: 200 rows in 0.31 s, 645 images/s".
 std::string figures_text(const backend::MemberFigures& figures);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -33,9 +32,7 @@ Combined::Combined(std::vector<Member> members, const CombinedSpec& spec, device
   for (const Stage& stage : spec_.stages) count += stage.members;
   check(count == members_.size() && count > 0, "stages that have all members");
   for (const Member& member : members_) figures_.push_back({.name = member.name});
-  if (spec_.stages.size() < 2) return;
-  gathered_ = device.allocate_pinned(spec_.batch * spec_.row_bytes);
-  std::memset(gathered_.data(), 0, gathered_.size());
+  if (spec_.stages.size() > 1) gathered_.emplace(spec_.batch, spec_.row_bytes, device);
 }
 
 void Combined::run(const data::Batch& batch) {
@@ -46,7 +43,7 @@ void Combined::run(const data::Batch& batch) {
   std::size_t member = 0;
   for (std::size_t s = 0; s < spec_.stages.size() && !left.empty(); ++s) {
     const Stage& stage = spec_.stages[s];
-    answer(stage, member, s == 0 ? batch : gathered(batch, left), left);
+    answer(stage, member, s == 0 ? batch : gathered_->take(batch, left), left);
     member += stage.members;
     if (s == 0) first_ = answers_;
     std::erase_if(left,
@@ -79,15 +76,6 @@ void Combined::run_member(std::size_t member, const data::Batch& batch) {
   members_[member].network->run(without_targets);
   members_[member].network->logits(0);  // waits for the device
   figures_[member] += {.name = {}, .runs = 1, .rows = batch.rows, .seconds = now_s() - began_s};
-}
-
-data::Batch Combined::gathered(const data::Batch& batch, const std::vector<std::size_t>& rows) {
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    std::memcpy(gathered_.data() + i * spec_.row_bytes, batch.images + rows[i] * spec_.row_bytes,
-                spec_.row_bytes);
-  return {.images = reinterpret_cast<const std::uint8_t*>(gathered_.data()),
-          .rows = rows.size(),
-          .capacity = spec_.batch};
 }
 
 Metrics Combined::take_metrics() { return std::exchange(metrics_, {}); }

@@ -12,6 +12,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -20,7 +21,9 @@
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
+#include "ports/http/header_deadline.hpp"
 #include "ports/http/local_socket.hpp"
+#include "ports/http/tls.hpp"
 
 namespace lockstep {
 namespace {
@@ -99,23 +102,25 @@ class AtOnce final : public HttpService {
 
 class MicroHttpServer final : public HttpServer {
  public:
-  MicroHttpServer(const HttpSpec& spec, HttpService& service) : spec_(spec), service_(service) {
+  MicroHttpServer(const HttpSpec& spec, HttpService& service)
+      : spec_(spec), service_(service), headers_(spec.silence_s) {
     if (!spec.socket.empty()) local_.emplace(spec.socket);
     const Address address = local_ ? Address{} : address_of(spec);
     const int listening = local_ ? local_->release() : -1;
-    const MHD_OptionItem where[] = {
+    std::vector<MHD_OptionItem> options = {
         local_ ? MHD_OptionItem{MHD_OPTION_LISTEN_SOCKET, listening, nullptr}
-               : MHD_OptionItem{MHD_OPTION_SOCK_ADDR, 0, const_cast<sockaddr*>(address.get())},
-        {MHD_OPTION_END, 0, nullptr}};
+               : MHD_OptionItem{MHD_OPTION_SOCK_ADDR, 0, const_cast<sockaddr*>(address.get())}};
+    if (spec_.tls) http::add_tls(*spec_.tls, options);
+    options.push_back({MHD_OPTION_END, 0, nullptr});
     errno = 0;
     daemon_ = Daemon(MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            (address.v6 ? MHD_USE_IPv6 : MHD_NO_FLAG),
-        0, nullptr, nullptr, &MicroHttpServer::access, this, MHD_OPTION_ARRAY, where,
+            (address.v6 ? MHD_USE_IPv6 : MHD_NO_FLAG) | (spec.tls ? MHD_USE_TLS : MHD_NO_FLAG),
+        0, nullptr, nullptr, &MicroHttpServer::access, this, MHD_OPTION_ARRAY, options.data(),
         MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(spec.most_connections),
         MHD_OPTION_CONNECTION_TIMEOUT, spec.silence_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         connection_bytes, MHD_OPTION_NOTIFY_COMPLETED, &MicroHttpServer::completed, this,
-        MHD_OPTION_END));
+        MHD_OPTION_NOTIFY_CONNECTION, &MicroHttpServer::connected, this, MHD_OPTION_END));
     require(bool{daemon_},
             fmt::format("{}: nothing can listen there: {}",
                         local_ ? spec.socket : fmt::format("{}:{}", spec.host, spec.port),
@@ -170,6 +175,7 @@ class MicroHttpServer final : public HttpServer {
   }
 
   MHD_Result begin(MHD_Connection* connection, const char* path, const char* method, void** state) {
+    headers_.forget(connection);
     auto incoming = std::make_unique<Incoming>();
     incoming->request.method = method;
     incoming->request.path = path;
@@ -200,11 +206,22 @@ class MicroHttpServer final : public HttpServer {
     incoming.request.body.append(part);
   }
 
-  static void completed(void* self, MHD_Connection*, void** state, MHD_RequestTerminationCode) {
+  static void connected(void* self, MHD_Connection* connection, void**,
+                        MHD_ConnectionNotificationCode what) {
+    auto& headers = static_cast<MicroHttpServer*>(self)->headers_;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+      headers.wait_for(connection);
+    else
+      headers.forget(connection);
+  }
+
+  static void completed(void* self, MHD_Connection* connection, void** state,
+                        MHD_RequestTerminationCode) {
     const std::unique_ptr<Incoming> incoming(
         static_cast<Incoming*>(std::exchange(*state, nullptr)));
     if (!incoming) return;
     auto& server = *static_cast<MicroHttpServer*>(self);
+    server.headers_.wait_for(connection);
     server.pending_bytes_ -= incoming->bytes;
     --server.open_;
     const std::scoped_lock lock(server.mutex_);
@@ -261,7 +278,8 @@ class MicroHttpServer final : public HttpServer {
   std::mutex mutex_;
   bool ends_ = false;
   std::set<std::shared_ptr<Reply>> waiting_;  // parked
-  Daemon daemon_;                             // last: its thread uses the others
+  http::HeaderDeadline headers_;
+  Daemon daemon_;  // last: its thread uses the others
 };
 
 }  // namespace

@@ -92,22 +92,17 @@ class Repository::Loading {
   }
 
   void combine(device::Device& device) {
-    lane_->batch = ladders_.front()->largest();
-    if (ladders_.size() == 1) {
-      lane_->model = std::move(ladders_.front());
-    } else {
-      lane_->batch = file_.members.front().program.batch;
-      std::vector<backend::Member> members;
-      for (std::size_t m = 0; m < ladders_.size(); ++m)
-        members.push_back({file_.members[m].name, std::move(ladders_[m])});
-      lane_->model =
-          std::make_unique<backend::Combined>(std::move(members),
-                                              backend::CombinedSpec{.stages = file_.stages,
-                                                                    .row_bytes = lane_->row_bytes,
-                                                                    .outputs = lane_->classes,
-                                                                    .batch = lane_->batch},
-                                              device);
-    }
+    const bool alone = ladders_.size() == 1;
+    lane_->batch = alone ? ladders_.front()->largest() : file_.members.front().program.batch;
+    std::vector<backend::Member> members;
+    for (std::size_t m = 0; m < ladders_.size(); ++m)
+      members.push_back({file_.members[m].name, std::move(ladders_[m])});
+    lane_->model = backend::arrange(std::move(members), file_.arrangement,
+                                    {.stages = {},
+                                     .row_bytes = lane_->row_bytes,
+                                     .outputs = lane_->classes,
+                                     .batch = lane_->batch},
+                                    device);
     lane_->images = device.allocate_pinned(lane_->batch * lane_->row_bytes);
     std::memset(lane_->images.data(), 0, lane_->images.size());
   }

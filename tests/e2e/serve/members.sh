@@ -113,19 +113,65 @@ run "$LOCKSTEP" eval "${words[@]}" --data set/val
 [[ $status == 0 && $(top1) == "$one" ]]
 verdict $? 'eval takes the words that it printed'
 
+# ---- chains --------------------------------------------------------------------------------------
+chain() {  # each row has the bits of the member that small.h5's class chooses
+  "$python" - "$@" <<'PYTHON'
+import sys
+import h5py, numpy as np
+
+read = {}
+for name in ("small", "large", "copy", "chain"):
+    with h5py.File(f"{name}/predictions.h5") as file:
+        read[name] = file["logits"][:]
+        if name == "small":
+            gate = file["top_class"][:, 0]
+            classes = [one.decode() for one in file["classes"][:]]
+of_large = np.isin(gate, [classes.index(one) for one in sys.argv[1:]])
+assert 0 < of_large.sum() < len(gate), of_large.sum()
+want = np.where(of_large[:, None], read["large"], read["copy"])
+assert want.tobytes() == read["chain"].tobytes()
+PYTHON
+}
+classes_said() {  # the two classes that small.h5 says most
+  "$python" -c 'import h5py, numpy as np
+with h5py.File("small/predictions.h5") as file:
+    said = np.bincount(file["top_class"][:, 0])
+    names = [one.decode() for one in file["classes"][:]]
+print(*(names[k] for k in np.argsort(-said)[:2]))'
+}
+read -r often other < <(classes_said)
+guess copy copy.h5
+guess chain small.h5 "$often:" "$other:" large.h5 else copy.h5
+((status == 0)) && says '^  small.h5: 300 rows' && says '^  large.h5: [1-9]' &&
+  run chain "$often" "$other"
+verdict $status 'each row of a chain has the bits of the member that its class chooses'
+run "$LOCKSTEP" eval small.h5 "$often:" large.h5 + copy.h5 else small.onnx --data set/val \
+  --threads 1
+((status == 0)) && says '^300 rows: loss [0-9.]*, ' && says '^  small.h5: 300 rows' &&
+  says '^  small.onnx: [1-9]'
+verdict $? 'eval measures a chain whose arm is an ensemble, and says what each member did'
+
 # ---- served --------------------------------------------------------------------------------------
-"$LOCKSTEP" serve both=small.h5 above "$above" else large.h5 small.h5 --port 0 \
+"$LOCKSTEP" serve both=small.h5 above "$above" else large.h5 small.h5 \
+  chain=small.h5 "$often:" "$other:" large.h5 else copy.h5 --port 0 \
   --batch "${rows:-16}" --threads 1 --grace-s 0 >serve.log 2>&1 &
 server=$!
 until_it 600 grep -q '^listening at' serve.log
 at=$(sed -n 's/^listening at \(http.*\)\/$/\1/p' serve.log)
 "$python" "$support/serving.py" bodies "$(ls set/val/*.h5 | head -n 1)"
-answers() { run curl -sS -m 60 "$at/v2/models/both$1" "${@:2}"; }
+answers() { run curl -sS -m 60 "$at/v2/models/${model:-both}$1" "${@:2}"; }
 answers /infer -o answer -D headers --data-binary @binary.body \
   -H "Inference-Header-Content-Length: $(cat binary.length)"
 length=$(tr -d '\r' <headers | sed -n 's/^Inference-Header-Content-Length: //Ip')
 run "$python" "$support/serving.py" same cascade/predictions.h5 answer "$length" $(seq 3 23)
 verdict $status 'a served cascade has the bits of predict'
+model=chain answers /infer -o answer -D headers --data-binary @binary.body \
+  -H "Inference-Header-Content-Length: $(cat binary.length)"
+length=$(tr -d '\r' <headers | sed -n 's/^Inference-Header-Content-Length: //Ip')
+run "$python" "$support/serving.py" same chain/predictions.h5 answer "$length" $(seq 3 23)
+((status == 0)) && model=chain answers /stats &&
+  says '"member_stats":\[\{"name":"small.h5","inference_count":21,' && says '"name":"copy.h5"'
+verdict $? 'a served chain has the bits of predict, and says what each member did'
 answers /stats && says '"member_stats":\[\{"name":"small.h5","inference_count":21,' &&
   says '"name":"large.h5","inference_count":' && answers /config &&
   says "\"string_value\":\"small.h5 above $above else large.h5\"" && run curl -sS "$at/metrics" &&
@@ -177,6 +223,16 @@ refused 'auto in a later stage is an error' 'only the first number can be auto' 
   eval small.h5 above 0.9 else copy.h5 above auto else large.h5 $on
 refused 'a cascade without else is an error' 'small.h5 ...: .else. and a model must follow' \
   eval small.h5 above 0.9 $on
+refused 'a class that the gate does not have is an error' 'nothing: small.h5 has no class of' \
+  eval small.h5 nothing: large.h5 else copy.h5 $on
+refused 'a class without a model is an error that names it' 'its class .* has no model: add' \
+  eval small.h5 "$often:" large.h5 $on
+refused 'a class with two models is an error' "$often: has two models" \
+  eval small.h5 "$often:" large.h5 "$often:" copy.h5 $on
+refused 'a chain with auto is an error' 'in a chain, auto finds nothing' \
+  eval small.h5 above auto else large.h5 "$often:" copy.h5 else small.onnx $on
+refused 'a chain that ends with a class is an error' "after '$often:' a file must follow" \
+  eval small.h5 "$often:" $on
 refused 'words in one argument are an error that shows the right ones' \
   'give the words of a model as separate arguments' eval 'small.h5 > 0.9 else large.h5' $on
 refused 'a word after the model is an error' 'large.h5: is not expected after small.h5' \

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <set>
 
+#include "lockstep/backend/inference/gated.hpp"
 #include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/error.hpp"
@@ -67,6 +70,24 @@ struct Three {
              .outputs = cases[0].network.classes,
              .batch = batch_rows},
             on[0].backend->device()};
+  }
+  /// Network 0 chooses: `first` answers rows of these classes, by network 1, network 2 the others.
+  std::unique_ptr<Classifier> gated(const std::set<std::size_t>& first,
+                                    const std::vector<std::size_t>& outputs_of_second) const {
+    const std::size_t classes = cases[0].network.classes;
+    std::vector<std::size_t> same(classes);
+    std::iota(same.begin(), same.end(), std::size_t{0});
+    Arrangement how{.arms = {{1, same}, {1, outputs_of_second}}};
+    for (std::size_t k = 0; k < classes; ++k) how.arm_of_class.push_back(first.contains(k) ? 0 : 1);
+    std::vector<Member> members;
+    for (const std::size_t k : {0, 1, 2}) members.push_back({std::to_string(k), ladder(k)});
+    const std::size_t outputs = 1 + std::ranges::max(outputs_of_second);
+    return arrange(std::move(members), how,
+                   {.stages = {},
+                    .row_bytes = cases[0].network.input.count(),
+                    .outputs = std::max(classes, outputs),
+                    .batch = batch_rows},
+                   on[0].backend->device());
   }
   /// The confidence of network 0, by row.
   std::vector<double> confidences() const {
@@ -168,6 +189,48 @@ TEST_CASE("a cascade may end with a cascade or an ensemble", "[members][cpu]") {
   Combined pair = three.combined({1, 2}, {{.members = 2}});
   Combined ends = three.combined({0, 1, 2}, {{.above = 2}, {.members = 2}});
   CHECK(all_rows(ends, three.batch()) == all_rows(pair, three.batch()));
+}
+
+TEST_CASE("each row of a chain has the bits of the network that its gate's class chooses",
+          "[members][cpu]") {
+  const Three three;
+  const std::size_t classes = three.cases[0].network.classes;
+  std::vector<std::size_t> same(classes), said(classes, 0);
+  std::iota(same.begin(), same.end(), std::size_t{0});
+  for (const auto& row : three.alone[0]) ++said[predicted_class(row)];
+  std::size_t of_both = 0;
+  for (std::size_t k = 0; k < classes; ++k) {
+    const auto model = three.gated({k}, same);
+    const Logits rows = all_rows(*model, three.batch());
+    for (std::size_t row = 0; row < row_count; ++row)
+      CHECK(rows[row] == three.alone[predicted_class(three.alone[0][row]) == k ? 1 : 2][row]);
+    of_both += said[k] > 0 && said[k] < row_count ? 1 : 0;
+    const auto figures = model->take_figures();
+    REQUIRE(figures.size() == 3);
+    CHECK((figures[0].name == "0" && figures[0].rows == row_count));
+    CHECK((figures[1].name == "1" && figures[1].rows == said[k]));
+    CHECK((figures[2].name == "2" && figures[2].rows == row_count - said[k]));
+    CHECK(model->take_metrics().rows == row_count);
+  }
+  CHECK(of_both > 0);
+}
+
+TEST_CASE("in a chain, a class that the chosen network does not have is the least likely one",
+          "[members][cpu]") {
+  const Three three;
+  const std::size_t classes = three.cases[0].network.classes;
+  std::vector<std::size_t> others(classes);  // after those of the first network
+  std::iota(others.begin(), others.end(), classes);
+  const auto model = three.gated({}, others);
+  const Logits rows = all_rows(*model, three.batch());
+  for (std::size_t row = 0; row < row_count; ++row) {
+    REQUIRE(rows[row].size() == 2 * classes);
+    const std::vector<float>& own = three.alone[2][row];
+    CHECK(std::equal(own.begin(), own.end(), rows[row].begin() + std::ptrdiff_t(classes)));
+    for (std::size_t k = 0; k < classes; ++k)
+      CHECK(rows[row][k] == *std::ranges::min_element(own) - Gated::absent);
+    CHECK(model->probabilities(row)[0] < 1e-20);
+  }
 }
 
 TEST_CASE("a model of several networks counts what a network with its logits counts",

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/backend/inference/classifier.hpp"
+#include "lockstep/backend/inference/gathered_rows.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::backend {
@@ -56,13 +58,12 @@ class Combined final : public Classifier {
   void answer(const Stage& stage, std::size_t first_member, const data::Batch& batch,
               const std::vector<std::size_t>& rows);
   void run_member(std::size_t member, const data::Batch& batch);
-  data::Batch gathered(const data::Batch& batch, const std::vector<std::size_t>& rows);
 
   CombinedSpec spec_;
   std::vector<Member> members_;
-  device::PinnedBuffer gathered_;  ///< rows that a later stage answers
-  std::vector<float> answers_;     ///< [rows, outputs]
-  std::vector<float> first_;       ///< the same of the first stage
+  std::optional<GatheredRows> gathered_;  ///< that a later stage answers
+  std::vector<float> answers_;            ///< [rows, outputs]
+  std::vector<float> first_;              ///< the same of the first stage
   std::vector<MemberFigures> figures_;
   Metrics metrics_;
 };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/backend/inference/combined.hpp"
+#include "lockstep/backend/inference/gated.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/data/loading/image_preparer.hpp"
 #include "lockstep/model/model.hpp"
@@ -25,8 +25,8 @@ struct MemberFile {
 /// A model as its files hold it: one network, or several that answer as one.
 struct ModelFile {
   std::vector<MemberFile> members;
-  std::vector<backend::Stage> stages;  ///< of the members
-  data::DataSetInfo input;             ///< of all members, with the names of the classes
+  backend::Arrangement arrangement;  ///< of the members
+  data::DataSetInfo input;           ///< of all members, with the names of the model's classes
 };
 
 /// Where a model comes from. Both functions throw InputError.

@@ -252,6 +252,27 @@ TEST_CASE("a connection that says nothing, or half a request, is closed", "[http
   CHECK_THAT(heard(half), !Contains("201"));
 }
 
+TEST_CASE("a header of which a byte comes now and then does not keep a connection",
+          "[http][waits]") {
+  const auto server = make_http_server({.silence_s = 1}, echo);
+  const Socket slow = dial(*server), again = dial(*server);
+  say(again, "GET / HTTP/1.1\r\nHost: here\r\n\r\n");
+  say(slow, "GET / HTTP/1.1\r\nX: ");
+  char first;
+  REQUIRE(::recv(again.get(), &first, 1, 0) == 1);
+  int sent = 0;  // a byte each 0.2 s, for up to a minute
+  const auto drips = [](const Socket& to) {
+    return ::send(to.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+  };
+  bool open = true, open_again = true;
+  for (; sent < 300 && (open || open_again); ++sent, ::usleep(200'000)) {
+    open = open && drips(slow);
+    open_again = open_again && drips(again);
+  }
+  CHECK((!open && !open_again));
+  CHECK_THAT(asked(*server, request("GET /")), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_CASE("more connections than allowed get no answer before others end, and do no harm",
           "[http]") {
   const auto server = make_http_server({.most_connections = 2}, echo);
