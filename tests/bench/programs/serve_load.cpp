@@ -1,12 +1,15 @@
 // Asks `lockstep serve` as fast as it answers: CLIENTS connections, each with one request at a time
-// of one image of noise, as a binary tensor.
+// of one image of noise, as a binary tensor; next to IDLE connections that hardly ask.
 //
-//   serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS
+//   serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE]
 //
-// Prints requests/s and the latencies of half, 99 % and all of the requests.
+// Prints requests/s, the latencies of half, 99 % and all of the requests, and how many cores the
+// clients themselves took, which a server on the same cores does not have.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,7 +17,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -51,37 +58,104 @@ Socket dial(std::uint16_t port) {
   return client;
 }
 
-/// Reads one response. `bytes` keeps what was read.
-void read_response(const Socket& client, std::string& bytes) {
-  bytes.clear();
-  std::size_t whole = std::string::npos;
-  while (bytes.size() < whole) {
-    char part[8192];
-    const ssize_t got = ::recv(client.get(), part, sizeof part, 0);
-    require(got > 0, "the server closed a connection");
-    bytes.append(part, static_cast<std::size_t>(got));
-    const std::size_t head = bytes.find("\r\n\r\n");
-    if (whole != std::string::npos || head == std::string::npos) continue;
-    const std::size_t length = bytes.find("Content-Length: ");
-    require(bytes.starts_with("HTTP/1.1 200 ") && length < head, bytes.substr(0, 300));
-    whole = head + 4 + std::strtoul(bytes.c_str() + length + 16, nullptr, 10);
-  }
+/// One connection, which has one request at a time on its way.
+struct Client {
+  Socket socket;
+  std::string answer = {};  ///< what has come of it
+  double began_s = 0;
+};
+
+void ask(Client& client, const Plan& plan) {
+  client.answer.clear();
+  client.began_s = now_s();
+  require(::send(client.socket.get(), plan.request.data(), plan.request.size(), MSG_NOSIGNAL) ==
+              static_cast<ssize_t>(plan.request.size()),
+          "a request could not be sent");
 }
 
-std::vector<double> ask(const Plan& plan) {
-  const Socket client = dial(plan.port);
+/// Reads what has come; true when the response is complete.
+bool has_answer(Client& client) {
+  char part[8192];
+  const ssize_t got = ::recv(client.socket.get(), part, sizeof part, 0);
+  require(got > 0, "the server closed a connection");
+  std::string& bytes = client.answer;
+  bytes.append(part, static_cast<std::size_t>(got));
+  const std::size_t head = bytes.find("\r\n\r\n");
+  if (head == std::string::npos) return false;
+  const std::size_t length = bytes.find("Content-Length: ");
+  require(bytes.starts_with("HTTP/1.1 200 ") && length < head, bytes.substr(0, 300));
+  return bytes.size() >= head + 4 + std::strtoul(bytes.c_str() + length + 16, nullptr, 10);
+}
+
+/// Milliseconds of each request. One thread for all clients: what they take of the cores is not
+/// the server's.
+std::vector<double> ask_all(const Plan& plan, std::size_t count) {
+  std::vector<Client> clients;
+  const Socket ready(::epoll_create1(EPOLL_CLOEXEC));
+  for (std::size_t i = 0; i < count; ++i) {
+    clients.push_back({.socket = dial(plan.port)});
+    epoll_event wanted = {.events = EPOLLIN, .data = {.u64 = i}};
+    require(::epoll_ctl(ready.get(), EPOLL_CTL_ADD, clients[i].socket.get(), &wanted) == 0,
+            "epoll takes no more connections");
+  }
+  for (Client& client : clients) ask(client, plan);
   std::vector<double> took_ms;
-  std::string bytes;
-  for (double began_s = now_s(); began_s < plan.until_s;) {
-    require(::send(client.get(), plan.request.data(), plan.request.size(), MSG_NOSIGNAL) ==
-                static_cast<ssize_t>(plan.request.size()),
-            "a request could not be sent");
-    read_response(client, bytes);
-    const double ended_s = now_s();
-    took_ms.push_back(1e3 * (ended_s - began_s));
-    began_s = ended_s;
+  for (std::size_t open = count; open > 0;) {
+    epoll_event events[64];
+    const int came = ::epoll_wait(ready.get(), events, std::size(events), 60'000);
+    require(came > 0, "no answer in a minute");
+    for (const epoll_event& event : std::span(events, static_cast<std::size_t>(came))) {
+      Client& client = clients[event.data.u64];
+      if (!has_answer(client)) continue;
+      took_ms.push_back(1e3 * (now_s() - client.began_s));
+      if (now_s() < plan.until_s)
+        ask(client, plan);
+      else
+        --open;
+    }
   }
   return took_ms;
+}
+
+/// Keeps connections busy with nothing: each asks once in a few seconds, so that it stays.
+class IdleCrowd {
+ public:
+  IdleCrowd(std::uint16_t port, std::size_t count)
+      : thread_([this, port, count] {
+          std::vector<Socket> sockets;
+          while (!stop_) {
+            for (std::size_t i = 0; i < count; ++i) {
+              if (sockets.size() <= i) sockets.push_back(dial(port));
+              constexpr std::string_view request =
+                  "GET /v2/health/live HTTP/1.1\r\nHost: here\r\n\r\n";
+              char answer[1024];
+              if (::send(sockets[i].get(), request.data(), request.size(), MSG_NOSIGNAL) < 0 ||
+                  ::recv(sockets[i].get(), answer, sizeof answer, 0) <= 0)
+                sockets[i] = dial(port);  // the server was faster
+            }
+            here_ = true;
+            for (int i = 0; i < 70 && !stop_; ++i) ::usleep(100'000);
+          }
+        }) {
+    while (!here_) ::usleep(10'000);
+  }
+  ~IdleCrowd() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false}, here_{false};
+  std::thread thread_;
+};
+
+double cpu_s() {
+  rusage used = {};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 std::string make_request(const std::string& model, const std::vector<std::uint64_t>& shape) {
@@ -100,36 +174,28 @@ std::string make_request(const std::string& model, const std::vector<std::uint64
 }
 
 int run(const std::vector<std::string>& words) {
-  require(words.size() == 7, "serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS");
+  require(words.size() == 7 || words.size() == 8,
+          "serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE]");
   const auto number = [&](std::size_t at) { return parse_count(words[at], "a number", 1, 65535); };
-  const double seconds = static_cast<double>(number(6));
-  const Plan plan{.port = static_cast<std::uint16_t>(number(0)),
+  const auto port = static_cast<std::uint16_t>(number(0));
+  std::optional<IdleCrowd> idle;
+  if (words.size() == 8) idle.emplace(port, number(7));
+  const Plan plan{.port = port,
                   .request = make_request(words[1], {number(2), number(3), number(4)}),
-                  .until_s = now_s() + seconds};
-  std::vector<std::vector<double>> each(number(5));
-  std::vector<std::thread> clients;
-  std::atomic<bool> failed{false};
-  for (auto& took_ms : each)
-    clients.emplace_back([&] {
-      try {
-        took_ms = ask(plan);
-      } catch (const Error& error) {
-        failed = true;
-        std::fprintf(stderr, "%s\n", error.what());
-      }
-    });
-  for (std::thread& client : clients) client.join();
-  std::vector<double> all;
-  for (const auto& some : each) all.insert(all.end(), some.begin(), some.end());
-  require(!all.empty(), "no request was answered");
+                  .until_s = now_s() + static_cast<double>(number(6))};
+  const double began_s = now_s(), began_cpu_s = cpu_s();
+  std::vector<double> all = ask_all(plan, number(5));
+  const double took_s = now_s() - began_s, took_cpu_s = cpu_s() - began_cpu_s;
   std::sort(all.begin(), all.end());
   const auto share = [&](double of) {
     return all[static_cast<std::size_t>(of * static_cast<double>(all.size() - 1))];
   };
-  fmt::print("{} clients: {:.0f} requests/s, p50 {:.2f} ms, p99 {:.2f} ms, most {:.2f} ms\n",
-             each.size(), static_cast<double>(all.size()) / seconds, share(0.5), share(0.99),
-             all.back());
-  return failed ? 1 : 0;
+  fmt::print(
+      "{} clients: {:.0f} requests/s, p50 {:.2f} ms, p99 {:.2f} ms, most {:.2f} ms, clients' "
+      "cores {:.3f}\n",
+      number(5), static_cast<double>(all.size()) / took_s, share(0.5), share(0.99), all.back(),
+      took_cpu_s / took_s);
+  return 0;
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
   doors.py silent PORT SECONDS            fails unless a connection without a byte is closed
   doors.py hostile PORT MODEL SECONDS     fails unless each kind of bad connection is closed, none
                                           of them gets a 200, and others are answered meanwhile
-  doors.py crowd PORT MODEL COUNT PID     fails unless 16 busy connections are answered while
-                                          COUNT are idle, for which the process PID takes less than 50 MB
+  doors.py crowd PORT MODEL COUNT PID     fails unless 16 busy connections are answered while COUNT
+                                          are idle, for which PID takes less than 50 MB
 
 A connection must be closed SECONDS after it stopped to be useful; the machine may be busy, so three
 times that is allowed.
