@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "lockstep/base/files/descriptors.hpp"
@@ -73,9 +72,7 @@ void write_post_mortem(const std::filesystem::path& directory, int told_by,
     if (told_by != 0 || !std::filesystem::exists(room)) throw;
     write_into_room(room, path, text);
   }
-  if (told_by != 0) return;
-  std::error_code nothing_left_to_do;
-  std::filesystem::remove(room, nothing_left_to_do);  // a launcher may kill this process now
+  if (told_by == 0) release_post_mortem(directory);  // a launcher may kill this process now
 }
 
 void reserve_post_mortem(const std::filesystem::path& directory, int world) {

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -29,14 +30,11 @@ std::string read_text(const std::filesystem::path& path, For whom) {
             fmt::format("{0}: is not for its owner alone: chmod 600 {0}", path.string()));
   }
   std::string text(longest + 1, '\0');
-  std::size_t size = 0;
-  for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
-    got = ::read(file.get(), text.data() + size, text.size() - size);
-    require(got >= 0, fmt::format("{}: {}", path.string(), std::strerror(errno)));
-  }
-  require(size <= longest,
+  text.resize(read_all(file.get(), text.data(), text.size()));
+  require(text.size() > longest || errno == 0,
+          fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  require(text.size() <= longest,
           fmt::format("{}: is larger than {} bytes", path.string(), std::size_t{longest}));
-  text.resize(size);
   return text;
 }
 

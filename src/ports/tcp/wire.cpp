@@ -131,6 +131,10 @@ Socket connect_to(const std::string& host, std::uint16_t port, double within_s) 
   return {};
 }
 
+void outlast_silence(const Socket& socket, unsigned seconds) {
+  set(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(1000 * seconds));
+}
+
 Socket begin_connection(const std::string& address, std::uint16_t port) {
   const Addresses addresses = look_up(address, port, AI_NUMERICHOST);
   return addresses ? begin(*addresses) : Socket();

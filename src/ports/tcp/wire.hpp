@@ -27,6 +27,10 @@ Listener listen_on(std::span<const std::uint16_t> ports);
 /// A new incoming connection, or an empty Socket.
 Socket accept_on(const Listener& listener);
 
+/// Lets the system give up a connection only after so long without an answer; without it, it may
+/// do so after 15 s, since it sends again each second.
+void outlast_silence(const Socket& socket, unsigned seconds);
+
 /// Starts a connection to a numeric address, or returns an empty Socket; see connected().
 Socket begin_connection(const std::string& address, std::uint16_t port);
 /// True when it is connected, false when it failed; nothing when neither is known within

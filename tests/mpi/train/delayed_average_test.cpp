@@ -68,8 +68,7 @@ TEST_CASE("an average, a step late, is the mean of the weights plus each rank's 
   const std::vector<float> own = learned_values(alone, Part::weights);
   // The statistics are the mean at once.
   const std::size_t first = late.parameters().layout().learned_slices;
-  const auto& slices = late.parameters().layout().slices;
-  std::vector<float> statistics(slices[first].tensor.count());
+  std::vector<float> statistics(late.parameters().layout().slices[first].tensor.count());
   late.parameters().export_slice(Part::weights, first, statistics);
   std::string text(reinterpret_cast<const char*>(statistics.data()), statistics.size() * 4);
   const auto texts = ranks.control->gather(text, "statistics");
@@ -78,11 +77,7 @@ TEST_CASE("an average, a step late, is the mean of the weights plus each rank's 
   // Without the sum, the third step begins from the same weights. It needs the same statistics,
   // too: a batch's sums are of what is above the running mean, and batch norms make their roundings
   // large.
-  for (std::size_t s = first; s < slices.size(); ++s) {
-    statistics.resize(slices[s].tensor.count());
-    late.parameters().export_slice(Part::weights, s, statistics);
-    alone.parameters().import_slice(Part::weights, s, statistics);
-  }
+  copy_part(late, alone, Part::weights, first);
   ranks.steps(late, 2, 3);
   ranks.steps(alone, 2, 3);
   const std::vector<float> stepped = learned_values(alone, Part::weights);

@@ -43,6 +43,16 @@ train::TrainerSpec small_trainer(std::size_t rows) {
   return spec;
 }
 
+void copy_part(train::Trainer& from, train::Trainer& to, Part part, std::size_t first) {
+  std::vector<float> plain;
+  const auto& slices = from.parameters().layout().slices;
+  for (std::size_t s = first; s < slices.size(); ++s) {
+    plain.resize(slices[s].tensor.count());
+    from.parameters().export_slice(part, s, plain);
+    to.parameters().import_slice(part, s, plain);
+  }
+}
+
 std::vector<float> learned_values(train::Trainer& trainer, Part part) {
   std::vector<float> all, plain;
   const nn::ArenaLayout& layout = trainer.parameters().layout();

@@ -39,6 +39,9 @@ train::TrainerSpec small_trainer(std::size_t rows);
 /// All weights (or momentum) of the learned tensors, in the plain layout.
 std::vector<float> learned_values(train::Trainer& trainer, Part part);
 
+/// Gives `to` this part of the state of `from`, from a slice on. On this rank alone.
+void copy_part(train::Trainer& from, train::Trainer& to, Part part, std::size_t first = 0);
+
 /// ||a - b|| / ||b||; NaN when a value is NaN.
 double distance(const std::vector<float>& a, const std::vector<float>& b);
 

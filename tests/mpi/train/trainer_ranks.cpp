@@ -48,11 +48,10 @@ std::array<double, 3> apart_by_one_step(const TrainerRanks& ranks, Trainer& exac
                                         std::size_t last) {
   std::array<double, 3> farthest{};
   for (std::size_t step = 0; step < last; ++step) {
-    SavedTrainer before = save(other, *ranks.control);
+    const SavedTrainer before = save(other, *ranks.control);
     // Not the settled ones: a third of the sum of three equal weights may be another number.
-    for (std::size_t i = 0; i < before.tensors[0].size(); ++i)
-      other.parameters().export_slice(Part::weights, i, before.tensors[0][i]);
-    for (std::size_t p = 0; p < 3; ++p)
+    copy_part(other, exact, Part::weights);
+    for (std::size_t p = 1; p < 3; ++p)
       for (std::size_t i = 0; i < before.tensors[p].size(); ++i)
         exact.parameters().import_slice(saved_parts[p], i, before.tensors[p][i]);
     ranks.steps(exact, step, step + 1);

@@ -9,12 +9,6 @@
 #include "lockstep/base/log.hpp"
 
 namespace lockstep::tcp {
-namespace {
-
-// As of rank 0's: a connection that ends so soon after its last message ended with its process.
-constexpr double ended_s = 2.5;
-
-}  // namespace
 
 HeartbeatClient::HeartbeatClient(liveness::HeartbeatSpec spec, int rank,
                                  std::vector<KnownRank> ranks, ListenerCard card,
@@ -45,7 +39,7 @@ void HeartbeatClient::listen() {
 
 void HeartbeatClient::judge() {
   if (lost().empty()) return;
-  if (place(0).host == place(rank_).host) roster_.seen(0, look_at(0));
+  if (shares_node(0)) roster_.seen(0, look_at(0));
   const std::string what =
       fmt::format("{}, or this node is cut off from it", roster_.describe_missing({0}));
   report(reports() ? fmt::format("missing: {}; rank {} is in {}; ending the job", what, rank_,
@@ -66,8 +60,7 @@ void HeartbeatClient::hear() {
   }
   if (left_)
     roster_.left(0);
-  else if (heard_s_ > 0 && !wire_.open() && !attempt_ && !over_ &&
-           (now_s() - heard_s_ < ended_s || is_seen_ended(0)))
+  else if (heard_s_ > 0 && !wire_.open() && !attempt_ && !over_ && ended_with_process(0, heard_s_))
     roster_.broke(0);
 }
 
@@ -113,7 +106,7 @@ void HeartbeatClient::end_as_told(const End& end) {
 
 void HeartbeatClient::beat(double starved_s) {
   if (left_) return;
-  const bool stalled = now_s() - heard_s_ > std::max(spec_.timeout_s / 4, 1.5 * ended_s);
+  const bool stalled = now_s() - heard_s_ > std::max(spec_.timeout_s / 4, 1.5 * sudden_s);
   if (!attempt_ && (!wire_.open() || stalled)) begin_to_connect();
   if (wire_.open()) wire_.send(make_beat(spec_.activity.now(), starved_s));
 }

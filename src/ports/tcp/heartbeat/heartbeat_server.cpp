@@ -18,10 +18,6 @@
 namespace lockstep::tcp {
 namespace {
 
-// A connection that ends so soon after its last message ended with its process. Later it may be the
-// network's fault, and the timeout decides.
-constexpr double sudden_s = 2.5;
-
 // After it, rank 0 asks for probes again: reports may have been lost with a connection.
 constexpr double longest_round_s = 15;
 
@@ -101,7 +97,7 @@ void HeartbeatServer::hear(int rank, Peer& peer) {
 void HeartbeatServer::note_end(int rank, const Peer& peer) {
   if (peer.left)
     roster_.left(rank);
-  else if (!peer.wire.open() && (now_s() - peer.heard_s < sudden_s || is_seen_ended(rank)))
+  else if (!peer.wire.open() && ended_with_process(rank, peer.heard_s))
     roster_.broke(rank);
 }
 

@@ -218,6 +218,11 @@ void HeartbeatThread::answer(AbsenceFinding finding) {
   changed_.notify_all();
 }
 
+bool HeartbeatThread::ended_with_process(int rank, double heard_s) const {
+  return now_s() - heard_s < sudden_s ||
+         (shares_node(rank) && liveness::has_ended(place(rank).process));
+}
+
 double HeartbeatThread::quiet_s() const { return busy_s + 4 * interval_s_; }
 
 std::vector<int> HeartbeatThread::lost() {

@@ -64,10 +64,10 @@ class HeartbeatThread : public liveness::Heartbeat {
   double quiet_s() const;  ///< a rank that is silent for longer counts as absent
   /// The process of a rank of this node, as of liveness::trouble_of.
   std::string look_at(int rank) const { return liveness::trouble_of(place(rank).process); }
-  /// The process of a rank of this node has ended; false where this node cannot see it.
-  bool is_seen_ended(int rank) const {
-    return place(rank).host == place(rank_).host && liveness::has_ended(place(rank).process);
-  }
+  bool shares_node(int rank) const { return place(rank).host == place(rank_).host; }
+  /// Whether a rank's connection, which has ended, ended with its process: soon after its last
+  /// message, or as this node sees. Else it may be the network's fault, and the timeout decides.
+  bool ended_with_process(int rank, double heard_s) const;
   const KnownRank& place(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   int world() const { return static_cast<int>(ranks_.size()); }
 
@@ -82,6 +82,7 @@ class HeartbeatThread : public liveness::Heartbeat {
   std::vector<int> lost();
 
   static constexpr double patience_s = 3;
+  static constexpr double sudden_s = 2.5;  ///< between a last message and a process's end
   const liveness::HeartbeatSpec spec_;
   const int rank_;
   const std::vector<KnownRank> ranks_;

@@ -1,11 +1,8 @@
 #include "ports/tcp/mesh/mesh.hpp"
 
 #include <fmt/core.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -52,10 +49,8 @@ void allow_connections(int world) {
   check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
 
-// After so long without an answer the system gives up a connection. Where it sends again each
-// second (wire.cpp), its own limit is 15 s; the heartbeats need longer to say what is wrong with
-// a network.
-constexpr unsigned unanswered_ms = 300'000;
+// The heartbeats need longer than the system's own limit to say what is wrong with a network.
+constexpr unsigned unanswered_s = 300;
 
 }  // namespace
 
@@ -155,8 +150,7 @@ void Mesh::try_to_connect(int rank) {
 /// A new connection, which replaces one that the other side has given up.
 void Mesh::take(int rank, Socket socket) {
   Link& link = peer(rank).link;
-  // It only helps: failure does not matter.
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+  outlast_silence(socket, unanswered_s);
   watch(socket.get(), rank, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (!link.open() && peer(rank).wanted) --unconnected_;
   link.connect(std::move(socket), rank < rank_);
