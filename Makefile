@@ -187,8 +187,10 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 	@echo "  fetch   cudnn-frontend"
 	@jobs/cudnn_frontend.sh $(FRONTEND_KEPT)
 
-# The command line and the tests take most of the time to compile, and need not be fast.
+# The commands and the tests take most of the time to compile, and need not be fast. CLI11 compares
+# each of hundreds of options with all others, at each start, so what includes it is optimized.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
+$(BUILD)/obj/src/app/cli/%.o: EXTRA =
 FOR_TESTS := -I. -O1
 $(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
 # Catch2 itself is not checked by sanitizers.

@@ -4,13 +4,13 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/core.h>
-#include <CLI/CLI.hpp>
 
-#include "app/cli/command_words.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/fail.hpp"
 #include "app/start/early_end.hpp"
@@ -86,40 +86,31 @@ int main(int argc, char** argv) {
   prepare_descriptors();
   keep_reserve();
   use_terminal();
-  CLI::App root("Trains ResNets with synchronous SGD on many ranks.", "lockstep");
-  root.failure_message([](const CLI::App*, const CLI::Error& error) {
-    return fmt::format("error: {} (--help lists all options)\n", error.what());
-  });
-  root.set_version_flag("--version", fmt::format("{} (build {})", program_version, build_id()));
-  root.footer(std::string(status_help) + help_footer);
-  root.require_subcommand(0, 1);  // a second word is no command: `pack train` packs a folder
+  CommandLine line(argc, argv, fmt::format("{} (build {})", program_version, build_id()),
+                   std::string(status_help) + help_footer);
   std::vector<Command> commands;
   for (const auto add : {add_train, add_resume, add_eval, add_predict, add_serve, add_export,
                          add_average, add_pack, add_topo, add_info, add_why, add_report, add_doctor,
                          add_bench, add_preflight, add_whoami, add_lint, add_scaling, add_simulate})
-    commands.push_back(add(Arguments(root)));
+    commands.push_back(add(line.root()));
   Launch launch;
   launch.argc = argc;
   launch.argv = argv;
-  std::vector<std::string> words;
+  std::optional<std::string> asked_for;
   try {
-    words = command_words(root, argc, argv);
-    root.parse(for_parser(words));
-  } catch (const CLI::ExtrasError&) {
-    return fail(launch, describe_unexpected(root, words).c_str(), status_bad_input);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0)
-      return end_all(launch, status_bad_input, error.what(), [&] { root.exit(error); });
-    wait_for_turn(launch, status_done);
-    root.exit(error);  // prints what was asked for
-    return status_done;
+    asked_for = line.parse();
   } catch (const InputError& error) {
     return fail(launch, error.what(), status_bad_input);
+  }
+  if (asked_for) {
+    wait_for_turn(launch, status_done);
+    log::info(*asked_for);
+    return status_done;
   }
   for (const Command& command : commands)
     if (command.app.given()) return run(launch, command);
   wait_for_turn(launch, status_bad_input);
-  log::info(root.help());
+  log::info(line.help());
   return status_bad_input;
 }
 

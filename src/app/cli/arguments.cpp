@@ -7,55 +7,53 @@
 
 namespace lockstep::app {
 
-Argument& Argument::required() {
-  option_->required();
+template <class Setting>
+Argument& Argument::set(Setting setting) {
+  if (option_ != nullptr) setting(*option_);
   return *this;
+}
+
+Argument& Argument::required() {
+  return set([&](CLI::Option& one) { one.required(); });
 }
 
 Argument& Argument::one_of(const std::vector<std::string>& values) {
-  option_->check(CLI::IsMember(values));
-  return *this;
+  return set([&](CLI::Option& one) { one.check(CLI::IsMember(values)); });
 }
 
 Argument& Argument::within(double low, double high) {
-  option_->check(CLI::Range(low, high));
-  return *this;
+  return set([&](CLI::Option& one) { one.check(CLI::Range(low, high)); });
 }
 
 Argument& Argument::called(const std::string& kind) {
-  option_->type_name(kind);
-  return *this;
+  return set([&](CLI::Option& one) { one.type_name(kind); });
 }
 
 Argument& Argument::shows(const std::string& value) {
-  option_->default_str(value);
-  return *this;
+  return set([&](CLI::Option& one) { one.default_str(value); });
 }
 
 Argument& Argument::shows_default() {
-  option_->capture_default_str();
-  return *this;
+  return set([&](CLI::Option& one) { one.capture_default_str(); });
 }
 
 Argument& Argument::under(const std::string& heading) {
-  option_->group(heading);
-  return *this;
+  return set([&](CLI::Option& one) { one.group(heading); });
 }
 
 Argument& Argument::value_is_optional() {
-  option_->expected(0)->expected(0, 1);
-  return *this;
+  return set([&](CLI::Option& one) { one.expected(0)->expected(0, 1); });
 }
 
 Arguments Arguments::add_command(const std::string& name, const std::string& help) {
-  return Arguments(*app_->add_subcommand(name, help));
+  return Arguments(*app_->add_subcommand(name, help), made_ && named_.value_or(name) == name);
 }
 
 void Arguments::require_command() { app_->require_subcommand(1); }
 
 template <class T>
 Argument Arguments::add(const std::string& names, T& value, const std::string& help) {
-  return Argument(*app_->add_option(names, value, help));
+  return Argument(made_ ? app_->add_option(names, value, help) : nullptr);
 }
 
 template Argument Arguments::add(const std::string&, std::string&, const std::string&);
@@ -69,13 +67,13 @@ template Argument Arguments::add(const std::string&, std::optional<std::string>&
 template Argument Arguments::add(const std::string&, std::optional<double>&, const std::string&);
 
 Argument Arguments::add_flag(const std::string& names, bool& value, const std::string& help) {
-  return Argument(*app_->add_flag(names, value, help));
+  return Argument(made_ ? app_->add_flag(names, value, help) : nullptr);
 }
 
 Argument Arguments::add_taken(const std::string& names,
                               const std::function<void(const std::string&)>& take,
                               const std::string& help) {
-  return Argument(*app_->add_option_function<std::string>(names, take, help));
+  return Argument(made_ ? app_->add_option_function<std::string>(names, take, help) : nullptr);
 }
 
 void Arguments::allow_unknown() { app_->allow_extras(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,10 +12,10 @@ class Option;
 
 namespace lockstep::app {
 
-/// One option of a command; its methods describe it further.
+/// One option of a command; its methods describe it further. Null: an option that is not made.
 class Argument {
  public:
-  explicit Argument(CLI::Option& option) : option_(&option) {}
+  explicit Argument(CLI::Option* option) : option_(option) {}
 
   Argument& required();
   Argument& one_of(const std::vector<std::string>& values);
@@ -30,15 +31,19 @@ class Argument {
   Argument& value_is_optional();
 
  private:
+  template <class Setting>
+  Argument& set(Setting setting);
+
   CLI::Option* option_;
 };
 
-/// The options of a command: a handle on CLI11's App. Only this folder's sources and main.cpp
-/// include CLI11, because it takes seconds to compile. Variables must live until the command has
-/// run.
+/// The options of a command: a handle on CLI11's App. Only this folder's sources include CLI11,
+/// because it takes seconds to compile. Variables must live until the command has run. Only the
+/// command that the line names gets its options: all of them take longer than many a command.
 class Arguments {
  public:
-  explicit Arguments(CLI::App& app) : app_(&app) {}
+  /// `named`: the command of this one that the line names.
+  Arguments(CLI::App& app, const std::string& named) : app_(&app), named_(named) {}
 
   Arguments add_command(const std::string& name, const std::string& help);
   void require_command();
@@ -61,7 +66,11 @@ class Arguments {
   bool given(const std::string& name) const;
 
  private:
+  Arguments(CLI::App& app, bool made) : app_(&app), made_(made) {}
+
   CLI::App* app_;
+  std::optional<std::string> named_;  // without it all commands of a made one are made
+  bool made_ = true;
 };
 
 }  // namespace lockstep::app

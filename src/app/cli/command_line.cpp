@@ -1,7 +1,9 @@
-#include "app/cli/command_words.hpp"
+#include "app/cli/command_line.hpp"
 
 #include <algorithm>
+#include <sstream>
 #include <string_view>
+#include <vector>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -71,19 +73,26 @@ std::string same_last_part(const std::string& name, const std::vector<std::strin
   return "";
 }
 
-}  // namespace
-
-std::vector<std::string> command_words(const CLI::App& root, int argc, char** argv) {
+/// The words of a command line, in which "help", "help COMMAND" and "version" became options.
+std::vector<std::string> command_words(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (words.size() == 1 && words[0] == "version") words[0] = "--version";
   if (!words.empty() && words[0] == "help") {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
-  require_commands(root, words);
   return words;
 }
 
+/// The first word that is no option; "": there is none.
+std::string named_command(const std::vector<std::string>& words) {
+  for (const std::string& word : words)
+    if (!word.starts_with('-')) return word;
+  return "";
+}
+
+/// The words in the order and form that CLI11 takes: reversed, and "--key=" as "--key" and an empty
+/// text, because CLI11 would take the next word for the value.
 std::vector<std::string> for_parser(const std::vector<std::string>& words) {
   std::vector<std::string> reversed;
   for (auto word = words.rbegin(); word != words.rend(); ++word) {
@@ -94,6 +103,8 @@ std::vector<std::string> for_parser(const std::vector<std::string>& words) {
   return reversed;
 }
 
+/// What to say about words that no option took: the first of them, and which option is similar.
+/// `root` has parsed `words`.
 std::string describe_unexpected(const CLI::App& root, const std::vector<std::string>& words) {
   const CLI::App& command = given_command(root);
   const std::vector<std::string> left = root.remaining(true);
@@ -111,6 +122,42 @@ std::string describe_unexpected(const CLI::App& root, const std::vector<std::str
     hint = fmt::format("; did you mean '{}'?", same);
   if (hint.empty()) hint = fmt::format("; '{} --help' lists all", who);
   return fmt::format("{} has no option {}{}", who, name, hint);
+}
+
+}  // namespace
+
+CommandLine::CommandLine(int argc, char** argv, const std::string& version,
+                         const std::string& footer)
+    : words_(command_words(argc, argv)),
+      app_(std::make_unique<CLI::App>("Trains ResNets with synchronous SGD on many ranks.",
+                                      "lockstep")) {
+  app_->set_version_flag("--version", version);
+  app_->footer(footer);
+  app_->require_subcommand(0, 1);  // a second word is no command: `pack train` packs a folder
+}
+
+CommandLine::~CommandLine() = default;
+
+Arguments CommandLine::root() { return Arguments(*app_, named_command(words_)); }
+
+std::string CommandLine::help() const { return app_->help(); }
+
+std::optional<std::string> CommandLine::parse() {
+  require_commands(*app_, words_);
+  try {
+    app_->parse(for_parser(words_));
+  } catch (const CLI::ExtrasError&) {
+    throw InputError(describe_unexpected(*app_, words_));
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0)
+      throw InputError(fmt::format("{} (--help lists all options)", error.what()));
+    std::ostringstream out;
+    app_->exit(error, out, out);
+    std::string asked_for = out.str();
+    if (asked_for.ends_with('\n')) asked_for.pop_back();
+    return asked_for;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::app
