@@ -136,6 +136,22 @@ finally:
 assert result.status == 0, result.said
 END
 
+law 'the share of a core that a job has is what its threads get, whatever others there are' <<'END'
+import subprocess
+import limited
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+SPINS = ["bash", "-c", "while :; do :; done"]
+starved, other = subprocess.Popen(["nice", "-n", "19", *SPINS]), subprocess.Popen(SPINS)
+try:
+    share = limited.Share(starved)
+    share.look()
+    time.sleep(3)
+    assert share.look()[0] < 0.2
+finally:
+    starved.kill()
+    other.kill()
+END
+
 law 'what a job leaves running ends with it' <<'END'
 result, = run(Job("left", ["bash", "-c", "sleep 62 & echo $!"], 9, lane="waits"))
 pid, ends = result.said.strip(), time.monotonic() + 5

@@ -1,7 +1,9 @@
 """limited.py SECONDS COMMAND...: runs the command, and ends it when its time is over.
 
 A second in which more processes want a core than there are counts less: with six for two cores it
-counts a third. So a job has its time on a machine that does other work, too.
+counts a third. The scheduler may share less evenly (by group of processes, by priority), so a second
+in which one of the job's threads waited for a core for 0.9 s counts a tenth. So a job has its time
+on a machine that does other work, too.
 
 Then it says what the command was doing: each of its processes, with what that one waits for. Its
 status is the command's, or 124. What the command leaves in its group of processes ends with it.
@@ -17,8 +19,28 @@ from pathlib import Path
 GRACE_S = 30  # between SIGTERM and SIGKILL
 
 
-def share():
-    """The part of a core that each process that wants one has now, at most 1."""
+class Share:
+    """The part of a core that a process that wants one has, between one look and the next."""
+
+    LEAST = 0.05  # so that what hangs ends, whatever else is there
+
+    def __init__(self, process):
+        self.process = process
+        self.waits = {}  # of each thread, in ns
+        self.at = time.monotonic()
+
+    def look(self):
+        """Of the time since the last look; and what that time was, in seconds."""
+        now, before = time.monotonic(), self.waits
+        took, self.at = now - self.at, now
+        self.waits = dict(waits(self.process.pid))
+        longest = max((wait - before.get(thread, wait) for thread, wait in self.waits.items()),
+                      default=0)
+        own = 1 - longest / 1e9 / max(took, 1e-3)
+        return max(min(share_of_all(), own), self.LEAST), took
+
+
+def share_of_all():
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith("procs_running "):
             others = int(line.split()[1]) - 1  # this one asks
@@ -26,17 +48,30 @@ def share():
     return 1.0
 
 
+def waits(pid):
+    """How long each thread of this process, and of those that it started, has waited for a core."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return  # it has ended
+    for thread in threads:
+        words = field(pid, f"task/{thread}/schedstat").split()
+        if len(words) > 1:
+            yield thread, int(words[1])
+        for child in field(pid, f"task/{thread}/children").split():
+            yield from waits(child)
+
+
 def ends_within(process, seconds):
     """Waits for it; False when its seconds are over."""
-    left, at = seconds, time.monotonic()
+    left, share = seconds, Share(process)
     while left > 0:
         try:
-            process.wait(min(1.0, seconds / 4))
+            process.wait(min(2.0, seconds / 4))
             return True
         except subprocess.TimeoutExpired:
-            now = time.monotonic()
-            left -= (now - at) * share()
-            at = now
+            part, took = share.look()
+            left -= part * took
     return False
 
 
@@ -96,4 +131,5 @@ def main():
     return status if status >= 0 else 128 - status
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
