@@ -35,7 +35,7 @@ run on_disk delay_enter=10000 "${train[@]}" --epochs 4 --out slow
   "$(grep -o '"loss":[^,]*' slow/metrics.jsonl)" ]]
 verdict $? 'a slow disk gives the same losses as a quick one'
 
-# The clock backend's steps wait instead of computing, so they are as long on a machine that is busy.
+# The clock backend waits instead of computing, so its steps are as long on a machine that is busy.
 # 16 rows of 10 ms each: a step waits for most of 160 ms.
 clock=("${train[@]}" --backend clock --clock.step-ms 20 --epochs 4)
 run on_disk delay_enter=10000 "${clock[@]}" --out limited

@@ -1,9 +1,9 @@
 """limited.py SECONDS COMMAND...: runs the command, and ends it when its time is over.
 
 A second in which more processes want a core than there are counts less: with six for two cores it
-counts a third. The scheduler may share less evenly (by group of processes, by priority), so a second
-in which one of the job's threads waited for a core for 0.9 s counts a tenth. So a job has its time
-on a machine that does other work, too.
+counts a third. The scheduler may share less evenly (by group of processes, by priority), so a
+second in which one of the job's threads waited for a core for 0.9 s counts a tenth. So a job has
+its time on a machine that does other work, too.
 
 Then it says what the command was doing: each of its processes, with what that one waits for. Its
 status is the command's, or 124. What the command leaves in its group of processes ends with it.
