@@ -26,6 +26,8 @@ namespace {
 /// A case that computes gets more of a core than this, also where many others compute; one whose
 /// threads only look at the time now and then gets less.
 constexpr double still_share = 0.005;
+/// One that waits for a core for more than this does not hang: it is starved.
+constexpr double starved_share = 0.3;
 
 double clock_s(clockid_t clock) {
   timespec time{};
@@ -69,28 +71,48 @@ std::vector<std::string> numbers_in(const char* folder) {
   return names;
 }
 
-/// Of the processes that this one has started, and they, that still run.
-double descendants_s() {
+/// How long a thread, or the main one of a process, was ready to run and got no core.
+double waited_s(const std::string& folder) {
+  std::ifstream file(folder + "/schedstat");
+  double on_core_ns = 0, waited_ns = 0;
+  file >> on_core_ns >> waited_ns;
+  return 1e-9 * waited_ns;
+}
+
+/// The folders in /proc of the processes that this one has started, and they, that still run.
+std::map<std::string, Stat> descendants() {
   std::map<int, Stat> all;
   for (const std::string& name : numbers_in("/proc"))
     all.emplace(std::atoi(name.c_str()), read_stat("/proc/" + name + "/stat"));
-  double sum_s = 0;
+  std::map<std::string, Stat> found;
   for (const auto& [pid, stat] : all) {
     int above = stat.parent;
     while (above > 1 && above != getpid() && all.count(above) > 0) above = all[above].parent;
-    if (above == getpid()) sum_s += stat.on_core_s;
+    if (above == getpid()) found.emplace("/proc/" + std::to_string(pid), stat);
   }
-  return sum_s;
+  return found;
 }
 
-double on_cores_s() {
+struct Effort {
+  double on_cores_s = 0, waited_s = 0;
+};
+
+/// Of this process without the watchdog's thread, and of those that it has started.
+Effort effort() {
   rusage children{};
   getrusage(RUSAGE_CHILDREN, &children);
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
-  return clock_s(CLOCK_PROCESS_CPUTIME_ID) - clock_s(CLOCK_THREAD_CPUTIME_ID) +
-         seconds(children.ru_utime) + seconds(children.ru_stime) + descendants_s();
+  Effort sum{.on_cores_s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - clock_s(CLOCK_THREAD_CPUTIME_ID) +
+                           seconds(children.ru_utime) + seconds(children.ru_stime)};
+  for (const std::string& name : numbers_in("/proc/self/task"))
+    sum.waited_s += waited_s("/proc/self/task/" + name);
+  for (const auto& [folder, stat] : descendants()) {
+    sum.on_cores_s += stat.on_core_s;
+    sum.waited_s += waited_s(folder);
+  }
+  return sum;
 }
 
 /// Each thread: its name, its state, and what the kernel waits for.
@@ -140,12 +162,18 @@ class Watchdog {
   void look(double passed_s) {
     const std::scoped_lock lock(mutex_);
     if (name_.empty()) return;
-    const double on_s = on_cores_s();
-    if (fresh_) began_s_ = moved_s_ = on_s;
+    const Effort now = effort();
+    const double on_s = now.on_cores_s;
+    if (fresh_) {
+      began_s_ = on_s;
+      moved_ = now;
+    }
     unmoved_s_ = fresh_ ? 0 : unmoved_s_ + passed_s;
     fresh_ = false;
-    if (on_s < moved_s_ || on_s - moved_s_ > still_share * still_s_) {
-      moved_s_ = on_s;
+    if (on_s < moved_.on_cores_s || on_s - moved_.on_cores_s > still_share * still_s_ ||
+        now.waited_s < moved_.waited_s ||
+        now.waited_s - moved_.waited_s > starved_share * still_s_) {
+      moved_ = now;
       unmoved_s_ = 0;
     }
     if (unmoved_s_ > still_s_) end("that hung", "was hardly on a core for", unmoved_s_);
@@ -169,7 +197,7 @@ class Watchdog {
   std::string name_;      // empty: nothing is watched
   bool fresh_ = true;     // the case has begun since the last look
   double began_s_ = 0;    // on cores, when the case began
-  double moved_s_ = 0;    // on cores, when it was last seen to move
+  Effort moved_;          // when it was last seen to move, or to wait for a core
   double unmoved_s_ = 0;  // since then
 };
 

@@ -2,6 +2,7 @@
 // of this program, with limits of seconds.
 #include "tests/support/harness/watchdog.hpp"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,11 +24,11 @@ struct Ended {
   std::string said;
 };
 
-/// Runs the cases with this tag, with this limit of seconds on cores.
-Ended run_cases(const std::string& tag, int limit_s) {
+/// Runs the cases with this tag, with this limit of seconds on cores, after these commands.
+Ended run_cases(const std::string& tag, int limit_s, const std::string& before = "") {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command = "LOCKSTEP_TEST_SECONDS=" + std::to_string(limit_s) + " '" + self +
-                              "' -r harness --use-colour no '" + tag + "' 2>&1";
+  const std::string command = before + "LOCKSTEP_TEST_SECONDS=" + std::to_string(limit_s) + " '" +
+                              self + "' -r harness --use-colour no '" + tag + "' 2>&1";
   std::FILE* const output = popen(command.c_str(), "r");
   REQUIRE(output != nullptr);
   Ended ended;
@@ -78,6 +79,13 @@ TEST_CASE("watched: it computes, and then again", "[.watched-sections]") {
   SECTION("twice") { compute(1.2); }
 }
 
+TEST_CASE("watched: it is ready to run, and gets no core", "[.watched-starved]") {
+  const sched_param none{};
+  REQUIRE(sched_setscheduler(0, SCHED_IDLE, &none) == 0);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+  while (std::chrono::steady_clock::now() < end) continue;
+}
+
 TEST_CASE("a case that waits for ever is ended, and its threads are named",
           "[watchdog][slow][waits]") {
   for (const char* tag : {"[watched-wait]", "[watched-ticks]"}) {
@@ -106,4 +114,17 @@ TEST_CASE("a case continues while its child computes; each run through a case ha
     CHECK(ended.status == 0);
     CHECK_THAT(ended.said, Contains("PASS watched: "));
   }
+}
+
+TEST_CASE("a case that others keep from the cores is not ended", "[watchdog][slow][waits]") {
+  cpu_set_t cores;
+  REQUIRE(sched_getaffinity(0, sizeof cores, &cores) == 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &cores)) ++first;
+  const std::string busy = "timeout 30 sh -c 'while :; do :; done' & ";
+  const std::string one_core = "taskset -p -c " + std::to_string(first) + " $$ > /dev/null; ";
+  const Ended ended =
+      run_cases("[watched-starved]", 4, "trap 'kill 0' EXIT; " + one_core + busy + busy);
+  INFO(ended.said);
+  CHECK_THAT(ended.said, Contains("PASS watched: "));
 }
