@@ -64,6 +64,7 @@ class WatchedStream final : public device::Stream {
   }
 
   std::unique_ptr<device::Event> record() override;
+  std::unique_ptr<device::Event> record_newest() override;
   void wait(device::Event& event) override { below_.wait(event); }
   void synchronize() override {
     below_.synchronize();
@@ -98,6 +99,10 @@ class WatchedEvent final : public device::Event {
 
 std::unique_ptr<device::Event> WatchedStream::record() {
   return std::make_unique<WatchedEvent>(*this, below_.record());
+}
+
+std::unique_ptr<device::Event> WatchedStream::record_newest() {
+  return std::make_unique<WatchedEvent>(*this, below_.record_newest());
 }
 
 class WatchedCommunicator final : public Communicator {

@@ -26,6 +26,25 @@ class HostEvent final : public Event {
   std::size_t target_;
 };
 
+/// Done once the operation with this number, counted from the stream's first one, has finished.
+class NewestEvent final : public Event {
+ public:
+  NewestEvent(HostStream& stream, std::size_t number) : stream_(stream), number_(number) {}
+  bool done() override {
+    stream_.advance();
+    if (number_ < stream_.finished_) return true;
+    const std::size_t place = number_ - stream_.finished_;
+    HostStream::Entry& entry = stream_.operations_[place];
+    // One that the host waits for need not come near the front first.
+    if (!entry.finished && place >= most_moving) entry.finished = entry.operation->advance();
+    return entry.finished;
+  }
+
+ private:
+  HostStream& stream_;
+  std::size_t number_;
+};
+
 void HostStream::put(std::unique_ptr<Pending> operation) {
   check(operation != nullptr, "an empty operation was put into a stream");
   operations_.push_back({std::move(operation), false});
@@ -47,6 +66,11 @@ bool HostStream::advance() {
 
 std::unique_ptr<Event> HostStream::record() {
   return std::make_unique<HostEvent>(*this, finished_ + operations_.size());
+}
+
+std::unique_ptr<Event> HostStream::record_newest() {
+  if (operations_.empty()) return record();
+  return std::make_unique<NewestEvent>(*this, finished_ + operations_.size() - 1);
 }
 
 void HostStream::wait(Event& event) {

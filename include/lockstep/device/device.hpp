@@ -42,6 +42,9 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual std::unique_ptr<Event> record() = 0;
+  /// An event for the newest work alone: where a stream's operations overlap in time, as on the
+  /// host's network, earlier ones may still be in flight when it is done.
+  virtual std::unique_ptr<Event> record_newest() { return record(); }
   virtual void wait(Event& event) = 0;  ///< later work of this stream starts after `event`; blocks
                                         ///< the host only on a CPU
   virtual void synchronize() = 0;  ///< blocks the host until everything in the stream has finished

@@ -24,12 +24,14 @@ class HostStream final : public Stream {
   void put(std::unique_ptr<Pending> operation);
   bool advance();  ///< makes progress at the front; true when nothing is in flight
   std::unique_ptr<Event> record() override;
+  std::unique_ptr<Event> record_newest() override;
   void wait(Event& event) override;
   void synchronize() override;
   std::size_t in_flight() const { return operations_.size(); }
 
  private:
   friend class HostEvent;
+  friend class NewestEvent;
   struct Entry {
     std::unique_ptr<Pending> operation;
     bool finished = false;

@@ -68,6 +68,28 @@ TEST_CASE("events come in the stream's order, whichever operation is quicker", "
   REQUIRE(first->done());
 }
 
+TEST_CASE("the newest operation is done when it has finished, whatever is in front of it",
+          "[host_stream]") {
+  for (const int others : {0, 1, 3, 9}) {
+    INFO(others << " in front");
+    HostStream stream;
+    std::vector<int> log;
+    for (int i = 0; i < others; ++i) stream.put(std::make_unique<Countdown>(100 + i, 1000, log));
+    stream.put(std::make_unique<Countdown>(1, 3, log));
+    const auto newest = stream.record_newest();
+    stream.put(std::make_unique<Countdown>(2, 1000, log));
+    int polls = 0;
+    while (!newest->done()) ++polls;
+    CHECK(polls < 10);
+    CHECK(log == std::vector<int>{1});
+    CHECK(stream.in_flight() == static_cast<std::size_t>(others == 0 ? 1 : others + 2));
+    stream.synchronize();
+    CHECK(newest->done());
+  }
+  HostStream empty;
+  CHECK(empty.record_newest()->done());
+}
+
 TEST_CASE("a stream waits for another stream's event", "[host_stream]") {
   HostStream compute, network;
   std::vector<int> log;
