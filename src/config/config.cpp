@@ -172,6 +172,22 @@ void check_gossip(const Config& config, int replicas) {
             "ranks that do not wait for each other have no common scale of gradients");
 }
 
+void check_norm_ranks(const Config& config, int replicas) {
+  const std::size_t ranks = config.model_options.norm_ranks;
+  if (ranks == 1) return;
+  const std::string asked = fmt::format("model-options.norm-ranks = {}", ranks);
+  require(static_cast<std::size_t>(replicas) % ranks == 0,
+          fmt::format("{} does not divide the number of ranks, {}: each group has that many", asked,
+                      replicas));
+  const auto leave_out = [&](bool is, const std::string& other) {
+    require(!is, fmt::format("{} and {} do not fit together: ranks whose weights differ have no "
+                             "statistics in common; leave one of them out",
+                             asked, other));
+  };
+  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every));
+  leave_out(config.sync.gossip, "sync.gossip = true");
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -277,6 +293,7 @@ void resolve(Config& config, int replicas) {
   check_power_sgd(config, replicas);
   check_sync(config, replicas);
   check_gossip(config, replicas);
+  check_norm_ranks(config, replicas);
   check_graph(config);
   check_fine_tuning(config);
   check_rule(config.optim);

@@ -219,6 +219,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
                   : config.sync.every > 1     ? reduce::ExchangeKind::local
                   : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd
                                               : exchange_of(config.comm.wire);
+  spec.norm_ranks = config.model_options.norm_ranks;
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.gossip.late = config.sync.gossip_late;
   spec.formula = make_formula(config.optim);

@@ -103,8 +103,10 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
     : spec_(spec),
       backend_(backend),
       replicas_(replicas),
+      norm_span_(backend::make_norm_span(spec.norm_ranks, backend, replicas)),
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
+  spec_.program.norm_span = norm_span_.get();
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
   parameters_->set_loss_scale(first_loss_scale(replicas_.world()));
   if (keeps_average()) parameters_->start_average();
@@ -234,15 +236,21 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
     replicas_.repeated("the step's reductions", backend_.device().compute().record());
 }
 
-/// A rank without rows in an uneven last batch joins every reduction, with zeros.
+/// A rank without rows in an uneven last batch joins every collective, with zeros, in the order in
+/// which the tapes of the others make them.
 void Trainer::contribute_nothing() {
   std::vector<float> zeros;
   const auto& slices = parameters_->layout().slices;
   for (std::size_t i = 0; i < parameters_->layout().moving_slices(); ++i) {
     zeros.assign(slices[i].tensor.count(), 0);
     parameters_->import_slice(backend::Part::gradients, i, zeros);
-    exchange_->ready(i);
   }
+  const backend::Program& full = program_for(spec_.program.batch);
+  for (const backend::Tape* tape : {&full.forward(), &full.backward(false)})
+    for (const backend::TapeStep& piece : *tape) {
+      if (piece.join) piece.join();
+      for (const std::size_t slice : piece.final_slices) exchange_->ready(slice);
+    }
 }
 
 void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t micro_batches) {

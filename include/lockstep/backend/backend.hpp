@@ -52,6 +52,9 @@ class Backend {
   /// True when programs of this precision can use Winograd's algorithm on request. cuDNN chooses
   /// its algorithms itself.
   virtual bool offers_winograd(Precision) const { return false; }
+  /// True when training programs can share batch norm's statistics with other ranks
+  /// (ProgramSpec::norm_span).
+  virtual bool shares_norms() const { return false; }
   /// Measures, in some tenths of a second, which passes of the program's convolutions Winograd's
   /// algorithm makes faster here, and lists them. REQUIRES: offers_winograd().
   virtual Winograd measure_winograd(const nn::Network&, const ProgramSpec&) { return {}; }

@@ -19,6 +19,8 @@
 
 namespace lockstep::backend {
 
+class NormSpan;
+
 /// One step of a tape, in order. `final_slices`: the slices that may be reduced and updated once it
 /// has run, because their gradient is final and nothing later in the tape reads their weights.
 struct TapeStep {
@@ -26,6 +28,8 @@ struct TapeStep {
   std::function<void()> run;
   std::vector<std::size_t> final_slices;
   std::string engine = {};  ///< of a library, which computes the step, as it names it; or empty
+  /// What a rank without rows does in place of `run`, so that others do not wait for it; or empty.
+  std::function<void()> join = {};
 };
 using Tape = std::vector<TapeStep>;
 
@@ -56,6 +60,10 @@ struct ProgramSpec {
   std::size_t update_bytes = 0;
   /// What the run's exchange takes of the device's memory: counted where memory is planned.
   std::size_t exchange_bytes = 0;
+  /// In training: the ranks with which each batch norm shares its statistics; null: it has its own.
+  /// REQUIRES: Backend::shares_norms(); and each of these ranks runs, or joins, the same steps of
+  /// the same network's tapes in the same order.
+  NormSpan* norm_span = nullptr;
   /// What backward makes again instead of keeping it; the same bits in any case.
   Recompute recompute;
   /// Micro-batches in flight: how many may have run forward before their backward. What a

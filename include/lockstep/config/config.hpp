@@ -57,6 +57,7 @@ struct Config {
   struct Model {
     nn::Shortcut shortcut = nn::Shortcut::family_default;
     bool zero_init_residual = false;
+    std::size_t norm_ranks = 1;
   } model_options;
 
   struct Data {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/norm_span.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
@@ -40,6 +41,7 @@ struct TrainerSpec {
   reduce::GossipSpec gossip = {};
   reduce::PowerSgdSpec power_sgd = {};
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
+  std::size_t norm_ranks = 1;  ///< consecutive replicas that share batch norm's statistics
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
   /// Record the device's work of a step whose micro-batches are all full, and repeat it.
@@ -90,8 +92,8 @@ class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. `replicas`: this rank's
   /// group of those that share each batch, which may be any ranks. The references must outlive the
-  /// trainer. Throws InputError as Backend::require_fit() does, and for `graph` as
-  /// Device::make_repeater() does.
+  /// trainer. Throws InputError as Backend::require_fit() and backend::make_norm_span() do, and for
+  /// `graph` as Device::make_repeater() does.
   Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -148,6 +150,7 @@ class Trainer {
   TrainerSpec spec_;
   backend::Backend& backend_;
   comm::Communicator& replicas_;
+  std::unique_ptr<backend::NormSpan> norm_span_;  ///< null: each replica has its own statistics
   std::unique_ptr<backend::Parameters> parameters_;
   optim::UpdateRule rule_;
   std::uint64_t steps_done_ = 0;

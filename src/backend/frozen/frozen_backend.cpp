@@ -54,6 +54,7 @@ class FrozenBackend final : public Backend {
   bool offers_winograd(Precision precision) const override {
     return inner_.offers_winograd(precision);
   }
+  bool shares_norms() const override { return inner_.shares_norms(); }
   Winograd measure_winograd(const nn::Network& network, const ProgramSpec& spec) override {
     return inner_.measure_winograd(network, spec);
   }

@@ -97,6 +97,8 @@ void CpuProgram::make_runners() {
 void CpuProgram::allocate() {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
   context_.value_places.resize(context_.units.size());
+  for (auto* messages : {&context_.norm_statistics, &context_.norm_sums})
+    messages->resize(context_.regions.size());
   if (!spec_.training) context_.value_places = place_values(context_);
   for (auto& runner : runners_) {
     require_room_for_kernels();
@@ -107,6 +109,7 @@ void CpuProgram::allocate() {
       throw;
     }
   }
+  if (spec_.norm_span) plan_messages();
   place();
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
@@ -116,6 +119,14 @@ void CpuProgram::allocate() {
     context_.streams.emplace_back(engine());
   }
   for (auto& runner : runners_) runner->bind();
+}
+
+void CpuProgram::plan_messages() {
+  for (std::size_t r = 0; r < context_.regions.size(); ++r) {
+    const std::string& name = context_.regions[r].name;
+    context_.norm_statistics[r].plan(*spec_.norm_span, "batch norm before " + name);
+    context_.norm_sums[r].plan(*spec_.norm_span, "batch norm before " + name + " backward");
+  }
 }
 
 /// Decides what backward makes again, and places all buffers.
@@ -161,7 +172,10 @@ void CpuProgram::select(std::size_t slot) {
 
 void CpuProgram::make_tapes() {
   for (std::size_t r = 0; r < context_.regions.size(); ++r)
-    forward_.push_back({context_.regions[r].name, [this, r] { run_forward(r); }, {}});
+    forward_.push_back({.name = context_.regions[r].name,
+                        .run = [this, r] { run_forward(r); },
+                        .final_slices = {},
+                        .join = joining(context_.norm_statistics[r])});
   if (!spec_.training) return;
   for (const bool accumulate : {false, true}) backward_[accumulate] = make_backward(accumulate);
 }
@@ -174,8 +188,10 @@ backend::Tape CpuProgram::make_backward(bool accumulate) {
       tape.push_back({at.name + " again", [this, r = region] { run_again(r); }, {}});
       continue;
     }
-    backend::TapeStep step{
-        at.name + " backward", [this, r = region, accumulate] { run_backward(r, accumulate); }, {}};
+    backend::TapeStep step{.name = at.name + " backward",
+                           .run = [this, r = region, accumulate] { run_backward(r, accumulate); },
+                           .final_slices = {},
+                           .join = joining(context_.norm_sums[region])};
     for (const std::size_t u : at.units) {
       const auto slices = runners_[u]->slices();
       step.final_slices.insert(step.final_slices.end(), slices.begin(), slices.end());
@@ -232,11 +248,24 @@ void CpuProgram::begin_forward() {
   folded_version_ = version;
 }
 
+/// Tells the other ranks of the span what this one's rows sum up to, and waits for theirs.
+void CpuProgram::exchange(NormMessage& message) {
+  if (message.empty()) return;
+  on_lanes([&](std::size_t lane) { message.tell(lane, context_.lanes); });
+  message.send(spec_.batch);
+}
+
+std::function<void()> CpuProgram::joining(NormMessage& message) {
+  if (message.empty()) return {};
+  return [&message] { message.join(); };
+}
+
 void CpuProgram::run_forward(std::size_t r) {
   const Region& region = context_.regions[r];
   context_.after_forward = false;
   if (r == 0) begin_forward();
   if (folds_by_region_) fold_units(region.units);
+  exchange(context_.norm_statistics[r]);
   on_lanes([&](std::size_t lane) {
     for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
   });
@@ -267,6 +296,7 @@ void CpuProgram::run_backward(std::size_t r, bool accumulate) {
   const auto each_unit = [&](const auto& call) {
     for (std::size_t i = region.units.size(); i-- > 0;) call(*runners_[region.units[i]]);
   };
+  exchange(context_.norm_sums[r]);
   on_lanes([&](std::size_t lane) {
     each_unit([&](Runner& runner) { runner.before_backward(lane, accumulate); });
   });

@@ -77,6 +77,7 @@ class CpuProgram final : public backend::Program {
  private:
   void make_runners();
   void allocate();
+  void plan_messages();
   void place();
   void make_tapes();
   backend::Tape make_backward(bool accumulate);
@@ -86,6 +87,8 @@ class CpuProgram final : public backend::Program {
   void run_forward(std::size_t region);
   void run_again(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);
+  void exchange(NormMessage& message);
+  static std::function<void()> joining(NormMessage& message);
   template <class Call>
   void on_lanes(const Call& call) const;
 

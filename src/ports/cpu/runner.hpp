@@ -19,6 +19,7 @@
 
 #include "lockstep/backend/program.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/norm_message.hpp"
 #include "ports/cpu/parameters.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/plan/lowering.hpp"
@@ -94,6 +95,9 @@ struct Context {
   std::size_t slot = 0;                  ///< whose micro-batch runs
   std::vector<optim::StepScalars> scalars_of_slot;
   const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
+
+  /// By region, with a norm_span: what its batch norms need before forward, and before backward.
+  std::vector<NormMessage> norm_statistics, norm_sums;
 
   std::vector<BufferRequest> requests;                       ///< buffers of the whole batch
   std::vector<std::pair<std::size_t, std::size_t>> lasting;  ///< requests of lasting_buffer()

@@ -260,6 +260,30 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   accepted("optim.power = 2");  // as not given
 }
 
+TEST_CASE("groups that share batch norm's statistics divide the ranks, whose weights are equal",
+          "[config]") {
+  const auto with = [](const std::string& more, int ranks) {
+    Config config = parsed(more + "\n[model-options]\nnorm-ranks = 4\n");
+    resolve(config, ranks);
+  };
+  CHECK_NOTHROW(with("", 4));
+  CHECK_NOTHROW(with("", 12));
+  for (const int ranks : {1, 2, 6})
+    CHECK_THROWS_WITH(with("", ranks), Contains("model-options.norm-ranks = 4 does not divide the "
+                                                "number of ranks, " +
+                                                std::to_string(ranks)));
+  CHECK_THROWS_WITH(with("sync.every = 4", 4), Contains("norm-ranks = 4 and sync.every = 4"));
+  CHECK_THROWS_WITH(with("sync.gossip = true", 4),
+                    Contains("norm-ranks = 4 and sync.gossip = true"));
+  CHECK_THROWS_WITH(with("freeze = \"backbone\"", 4),
+                    Contains("freeze is 'backbone'; no batch norm"));
+  CHECK_NOTHROW(with("freeze = \"layer1\"", 4));
+  Config before, now;
+  now.model_options.norm_ranks = 2;
+  CHECK(differences(before, now) ==
+        std::vector<std::string>{"model-options.norm-ranks (1, now 2)"});
+}
+
 TEST_CASE("the linear scaling rule multiplies the learning rate once", "[config]") {
   Config config = parsed("batch = 1024\n[optim]\nlr = 0.1\nlr-for-batch = 256\n");
   resolve(config, 2);

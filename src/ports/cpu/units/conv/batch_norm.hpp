@@ -6,9 +6,10 @@ namespace lockstep::cpu {
 
 /// Training's batch norm after one convolution: its per-channel numbers, from the sums over the
 /// batch to what the kernels use. Ioffe and Szegedy 2015; running variance is unbiased, like
-/// PyTorch's.
+/// PyTorch's. With ProgramSpec::norm_span the sums are those of all ranks of the span.
 class BatchNorm {
  public:
+  /// Once: the program's messages keep its address.
   void plan(Context& context, std::size_t node, std::size_t statistics_region,
             std::size_t gradient_region);
 
@@ -31,23 +32,40 @@ class BatchNorm {
   std::vector<std::size_t> slices() const { return slices_; }
 
  private:
-  void keep_statistics(std::size_t channel, double mean, double variance, bool accumulate);
+  /// What the rows of a batch sum up to in one channel.
+  struct Statistics {
+    double count, mean, variance;
+  };
+  using Sums = NormMessage::Sums;
+  Statistics own_statistics(std::size_t channel) const;
+  Statistics statistics(std::size_t channel) const;
+  Sums own_gradient_sums(std::size_t channel) const;
+  void plan_messages(std::size_t forward_region, std::size_t backward_region);
+  void keep_statistics(std::size_t channel, const Statistics& of_batch, bool accumulate);
 
   /// What one micro-batch's forward learns and its backward needs, by channel.
   struct Moments {
-    std::vector<double> variance;
+    std::vector<double> count, variance;
     std::vector<float> mean, inverse_deviation, scale, shift;
   };
   const Moments& now() const { return moments_[context_->slot]; }
 
+  /// In a message of the program; null where each rank has its own statistics.
+  struct Told {
+    const NormMessage* message = nullptr;
+    std::size_t place = 0;
+  };
+
   Context* context_ = nullptr;
-  std::size_t channels_ = 0, values_ = 0;  // values: summed over for each channel
+  std::size_t channels_ = 0;
+  std::size_t row_values_ = 0, values_ = 0;  // of a channel, in one row and in all of this rank
   std::size_t chunks_ = 0, gradient_chunks_ = 0;
   float epsilon_ = 0, momentum_ = 0;
   const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr;
   float *dgamma_ = nullptr, *dbeta_ = nullptr, *mean_share_ = nullptr, *var_share_ = nullptr;
   std::vector<Moments> moments_;  // by slot
   std::vector<double> sums_, gradient_sums_;
+  Told told_statistics_, told_sums_;
   std::vector<float> a_, b_, c_;
   std::vector<std::size_t> slices_;
 };

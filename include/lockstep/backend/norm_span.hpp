@@ -1,0 +1,62 @@
+#pragma once
+
+// Batch norm over the rows of several ranks (model-options.norm-ranks), as PyTorch's SyncBatchNorm
+// does it: mean and variance in forward, and in backward the two sums that the gradient of the
+// input needs. gamma's and beta's gradients stay each rank's own sums, which the exchange adds up.
+//
+// Why ranks gather and do not sum. Means and squared distances from them are merged in the order of
+// the ranks (merged() below), which a sum of vectors cannot do; and the host waits for one hop
+// in place of two. What travels is small: for each channel two floats, to each of the other ranks.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+namespace lockstep::backend {
+
+/// Of `count` values: their mean, and the sum of their squared distances from it.
+struct SampleMoments {
+  double count = 0, mean = 0, squares = 0;
+  constexpr double variance() const { return squares / count; }
+};
+/// Of two sets of values together: Chan, Golub and LeVeque 1979. Unlike sums of x and x^2, it does
+/// not subtract large numbers that are nearly equal.
+constexpr SampleMoments merged(const SampleMoments& a, const SampleMoments& b) {
+  const double count = a.count + b.count;
+  if (!(count > 0)) return {};
+  const double distance = b.mean - a.mean, share = b.count / count;
+  return {count, a.mean + distance * share,
+          a.squares + b.squares + distance * distance * a.count * share};
+}
+
+/// The ranks that share batch norm's statistics with this one.
+/// **Invariants:** its collectives are in the launch order of all others, because a tape's steps
+/// make them, which are alike on all ranks.
+/// **Thread safety:** none; the main thread uses it.
+class NormSpan {
+ public:
+  /// `group`: the ranks of the span.
+  explicit NormSpan(std::unique_ptr<comm::Communicator> group) : group_(std::move(group)) {}
+  std::size_t ranks() const { return static_cast<std::size_t>(group_->world()); }
+  std::size_t rank() const { return static_cast<std::size_t>(group_->rank()); }
+  /// `chunks`, in the host's memory, has one chunk for each rank, all of one size. This rank gives
+  /// its own and gets the others. Waits for them, and meanwhile advances what else is in flight.
+  /// Throws Error naming the ranks that are missing after the deadline.
+  void gather(std::span<float> chunks, std::string_view name);
+
+ private:
+  std::unique_ptr<comm::Communicator> group_;
+};
+
+/// Spans of this many consecutive ranks of `replicas`, which must divide among them; null for 1.
+/// Throws InputError where `backend` cannot share statistics. `replicas` must outlive it.
+/// Collective.
+std::unique_ptr<NormSpan> make_norm_span(std::size_t ranks, const Backend& backend,
+                                         comm::Communicator& replicas);
+
+}  // namespace lockstep::backend
