@@ -85,8 +85,8 @@ EvalOptions settled(const EvalOptions& asked, const std::vector<std::string>& fi
 }
 
 /// The networks and their weights. What another program's file does not say is as in the data set.
-std::vector<MemberModel> load_members(const EvalOptions& options, const ModelWords& words,
-                                      const std::vector<std::string>& files) {
+MemberModels load_members(const EvalOptions& options, const ModelWords& words,
+                          const std::vector<std::string>& files) {
   std::optional<data::DataSetInfo> rows;
   if (std::ranges::any_of(files, model::is_weights_file)) {
     config::Config given;
@@ -164,10 +164,9 @@ void show_progress(std::size_t rows_done, std::size_t rows, double began_s) {
 }
 
 /// How the rows reach the model. Throws InputError where they do not belong to it.
-train::EvaluatorSpec evaluator_spec(const EvalOptions& options,
-                                    const std::vector<MemberModel>& members,
+train::EvaluatorSpec evaluator_spec(const EvalOptions& options, const MemberModels& members,
                                     const data::DataSet& rows) {
-  const model::Description& about = members.front().model.about;
+  const model::Description& about = members.all.front().model.about;
   train::EvaluatorSpec spec;
   spec.augment = model::evaluation_augment(about.preparation, about.input, rows.info());
   train::require_alike(input_of(members, &rows.info()), options.checkpoint,
@@ -195,9 +194,9 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
     read.emplace_back(options.data);
     require_report_fits(options.json, read);
   }
-  std::vector<MemberModel> members = load_members(options, words, files);
+  MemberModels members = load_members(options, words, files);
   // How the training read its data, for whatever the options do not say.
-  config::Config config = members.front().config;
+  config::Config config = members.all.front().config;
   take_given(options, config);
   const data::DataSetInfo input = input_of(members, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
@@ -212,7 +211,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  RunningModel running = run_members(members, words, *compute.backend, options.batch);
+  RunningModel running = run_members(members, *compute.backend, options.batch);
   require_same_weights(running, words.text(), *launch.control);
 
   double began_s = 0;

@@ -182,13 +182,13 @@ int end_status(const serve::Predicted& all, const PredictOptions& options,
 }
 
 /// The rest of a start that has something to do.
-int work(Launch& launch, const PredictOptions& options, std::vector<MemberModel>& members,
-         const ModelWords& words, serve::PredictJob& job) {
+int work(Launch& launch, const PredictOptions& options, MemberModels& members,
+         serve::PredictJob& job) {
   const double end_s = end_of_allocation();
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
-  const RunningModel running = run_members(members, words, *compute.backend, options.spec.batch);
+  const RunningModel running = run_members(members, *compute.backend, options.spec.batch);
   const serve::Predicted all =
       job.work({.model = *running.model,
                 .device = compute.backend->device(),
@@ -201,8 +201,8 @@ int work(Launch& launch, const PredictOptions& options, std::vector<MemberModel>
 }
 
 std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
-                                              const std::vector<MemberModel>& members) {
-  const model::Description& about = members.front().model.about;
+                                              const MemberModels& members) {
+  const model::Description& about = members.all.front().model.about;
   require(options.data.size() == 1,
           fmt::format("{} and {}: name one folder of shards, or a pattern in quotes",
                       options.data.front(), options.data.back()));
@@ -215,7 +215,7 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
                   options.data[0]));
   const std::string path = train::packed_set(options.data[0], train::PackedPart::validation);
   const data::DataSetInfo input = input_of(members, nullptr);
-  data::DataSet rows(path, train::external_spec(members.front().config, &input));
+  data::DataSet rows(path, train::external_spec(members.all.front().config, &input));
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
   data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);
@@ -227,7 +227,7 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
 }
 
 std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
-                                              const std::vector<MemberModel>& members) {
+                                              const MemberModels& members) {
   pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
   require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
@@ -244,7 +244,7 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
   options.spec.classes = input.classes;
   return serve::image_rows({.source = source,
                             .form = options.form,
-                            .preparation = members.front().model.about.preparation,
+                            .preparation = members.all.front().model.about.preparation,
                             .input = input,
                             .index = options.spec.out / fmt::format("index-{:08x}", hash(name)),
                             .beat_s = options.spec.beat_s,
@@ -252,8 +252,7 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
 }
 
 /// Opens what is to be predicted, and settles the options that depend on it.
-std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
-                                            const std::vector<MemberModel>& members) {
+std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const MemberModels& members) {
   pack::SourceSpec& source = options.source;
   settle_form(options.given_form, options.form);
   source.files = pack::expand_patterns(options.data);
@@ -280,14 +279,14 @@ int predict(Launch& launch, const PredictOptions& asked) {
   const ModelWords words = take_words(options);
   const std::vector<std::string> files = member_files(words);
   options.checkpoint = words.is_several() ? words.text() : files.front();
-  std::vector<MemberModel> members =
+  MemberModels members =
       read_members(words, files, {.average = options.ema, .precision = options.precision});
   require_normalised(members);
   const auto rows = open_rows(options, members);
-  options.spec.model = identify_model(options, words, members);
-  if (options.features) options.spec.features = serve::add_features(members.front().model);
+  options.spec.model = identify_model(options, words, members.all);
+  if (options.features) options.spec.features = serve::add_features(members.all.front().model);
   serve::PredictJob job(options.spec, *rows);
-  if (!job.finished()) return work(launch, options, members, words, job);
+  if (!job.finished()) return work(launch, options, members, job);
   log::info(fmt::format("{}: is complete; nothing is left to do", options.spec.out.string()));
   tell_result(job.result(), options);
   return status_done;

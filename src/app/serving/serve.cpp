@@ -97,14 +97,12 @@ bool is_model_name(const std::string& name) {
 
 serve::ModelFile read_model(const ModelWords& words, const serve::ModelSource::Files& files,
                             const ServeOptions& options) {
-  std::vector<MemberModel> members =
-      read_members(words, std::vector<std::string>(files.begin(), files.end()),
-                   {.average = options.ema, .precision = options.precision});
+  MemberModels members = read_members(words, std::vector<std::string>(files.begin(), files.end()),
+                                      {.average = options.ema, .precision = options.precision});
   require_normalised(members);
-  serve::ModelFile file{.members = {},
-                        .arrangement = arrangement_of(words, members),
-                        .input = input_of(members, nullptr)};
-  for (MemberModel& member : members) {
+  serve::ModelFile file{
+      .members = {}, .arrangement = members.arrangement, .input = input_of(members, nullptr)};
+  for (MemberModel& member : members.all) {
     const backend::ProgramSpec program =
         train::make_program_spec(member.config, member.model.about.input, options.batch);
     file.members.push_back({member.name, std::move(member.model), program});

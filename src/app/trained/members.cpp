@@ -95,6 +95,29 @@ std::vector<std::size_t> arms_of_classes(const ModelWords& words,
   return arm_of_class;
 }
 
+/// Of the model that they make; none where no file names them.
+std::vector<std::string> classes_of_all(const std::vector<MemberModel>& members) {
+  if (is_chain(members)) return classes_of_chain(members);
+  for (const MemberModel& member : members)
+    if (!member.model.about.input.classes.empty()) return member.model.about.input.classes;
+  return {};
+}
+
+/// `classes`: of the model.
+backend::Arrangement arrangement_of(const ModelWords& words,
+                                    const std::vector<MemberModel>& members,
+                                    const std::vector<std::string>& classes) {
+  backend::Arrangement how{.stages = words.stages};
+  if (!is_chain(members)) return how;
+  how.arm_of_class = arms_of_classes(words, classes_of(members, 0));
+  for (std::size_t arm = 0; arm < words.arms.size(); ++arm) {
+    backend::GateArm& one = how.arms.emplace_back(backend::GateArm{words.arms[arm].members, {}});
+    for (const std::string& name : classes_of(members, arm + 1))
+      one.outputs.push_back(place_of(name, classes));
+  }
+  return how;
+}
+
 std::unique_ptr<backend::Classifier> make_member(const MemberModel& member, bool first_stage,
                                                  backend::Backend& backend,
                                                  const backend::ProgramSpec& program,
@@ -129,29 +152,15 @@ std::vector<std::string> member_files(const ModelWords& words) {
   return files;
 }
 
-backend::Arrangement arrangement_of(const ModelWords& words,
-                                    const std::vector<MemberModel>& members) {
-  backend::Arrangement how{.stages = words.stages};
-  if (!is_chain(members)) return how;
-  how.arm_of_class = arms_of_classes(words, classes_of(members, 0));
-  const std::vector<std::string> all = classes_of_chain(members);
-  for (std::size_t arm = 0; arm < words.arms.size(); ++arm) {
-    backend::GateArm& one = how.arms.emplace_back(backend::GateArm{words.arms[arm].members, {}});
-    for (const std::string& name : classes_of(members, arm + 1))
-      one.outputs.push_back(place_of(name, all));
-  }
-  return how;
-}
-
-std::vector<MemberModel> read_members(const ModelWords& words,
-                                      const std::vector<std::string>& files,
-                                      const MemberReading& reading) {
+MemberModels read_members(const ModelWords& words, const std::vector<std::string>& files,
+                          const MemberReading& reading) {
   std::vector<std::size_t> parts(files.size(), 0);
   std::size_t of_arms = 0;
   for (const ModelWords::Arm& arm : words.arms) of_arms += arm.members;
   for (std::size_t arm = 0, at = files.size() - of_arms; arm < words.arms.size(); ++arm)
     for (std::size_t m = 0; m < words.arms[arm].members; ++m) parts[at++] = arm + 1;
-  std::vector<MemberModel> members;
+  MemberModels read;
+  std::vector<MemberModel>& members = read.all;
   for (std::size_t m = 0; m < files.size(); ++m) {
     MemberModel& member = members.emplace_back();
     member.part = parts[m];
@@ -163,43 +172,37 @@ std::vector<MemberModel> read_members(const ModelWords& words,
     member.config = settings_of(files[m], member.model);
     if (!reading.precision.empty()) config::set_key(member.config, "precision", reading.precision);
   }
-  const data::DataSetInfo named = input_of(members, reading.rows);
+  read.classes = classes_of_all(members);
+  const data::DataSetInfo named = input_of(read, reading.rows);
   for (std::size_t m = 1; m < members.size(); ++m)
     require_one_input(*std::ranges::find(members, members[m].part, &MemberModel::part), members[m],
                       named);
   for (const MemberModel& member : members) require_one_input(members.front(), member, named);
-  arrangement_of(words, members);  // its words
-  return members;
+  read.arrangement = arrangement_of(words, members, read.classes);
+  return read;
 }
 
-data::DataSetInfo input_of(const std::vector<MemberModel>& members, const data::DataSetInfo* rows) {
-  if (is_chain(members)) {
-    data::DataSetInfo input = members.front().model.about.input;
-    input.classes = classes_of_chain(members);
-    return input;
-  }
-  for (const MemberModel& member : members)
-    if (!member.model.about.input.classes.empty()) {
-      data::DataSetInfo input = members.front().model.about.input;
-      input.classes = member.model.about.input.classes;
-      return input;
-    }
-  return input_of(members.front().model.about, rows);
+data::DataSetInfo input_of(const MemberModels& members, const data::DataSetInfo* rows) {
+  const model::Description& about = members.all.front().model.about;
+  if (members.classes.empty()) return input_of(about, rows);
+  data::DataSetInfo input = about.input;
+  input.classes = members.classes;
+  return input;
 }
 
-void require_normalised(const std::vector<MemberModel>& members) {
-  for (const MemberModel& member : members)
+void require_normalised(const MemberModels& members) {
+  for (const MemberModel& member : members.all)
     require(!member.model.about.input.mean.empty(),
             fmt::format("{}: does not hold the mean and deviation of what its network takes, which "
                         "lockstep's own files do",
                         member.file));
 }
 
-RunningModel run_members(std::vector<MemberModel>& members, const ModelWords& words,
-                         backend::Backend& backend, std::size_t batch) {
+RunningModel run_members(MemberModels& members, backend::Backend& backend, std::size_t batch) {
   RunningModel running;
   std::vector<backend::Member> made;
-  for (MemberModel& member : members)
+  const backend::Arrangement& how = members.arrangement;
+  for (MemberModel& member : members.all)
     of_checkpoint(member.file, [&] {
       const model::Description& about = member.model.about;
       const backend::ProgramSpec program =
@@ -209,14 +212,13 @@ RunningModel run_members(std::vector<MemberModel>& members, const ModelWords& wo
       model::put_weights(member.model, parameters);
       member.model.weights.clear();
       running.hash += fmt::format("{:08x}", parameters.hash());
-      const bool first_stage = made.size() < words.stages.front().members;
+      const bool first_stage = made.size() < how.stages.front().members;
       made.push_back({member.name, make_member(member, first_stage, backend, program, parameters)});
     });
-  const nn::Network& network = members.front().model.about.network;
-  const std::size_t outputs =
-      is_chain(members) ? classes_of_chain(members).size() : network.classes;
+  const nn::Network& network = members.all.front().model.about.network;
+  const std::size_t outputs = is_chain(members.all) ? members.classes.size() : network.classes;
   running.model = backend::arrange(
-      std::move(made), arrangement_of(words, members),
+      std::move(made), how,
       {.stages = {}, .row_bytes = network.input.count(), .outputs = outputs, .batch = batch},
       backend.device());
   running.combined = dynamic_cast<backend::Combined*>(running.model.get());

@@ -21,6 +21,16 @@ struct MemberModel {
   std::size_t part = 0;   ///< of a chain: 0 in its gate, else in the arm of this number, from 1
 };
 
+/// The networks of a model, in the order of its words.
+struct MemberModels {
+  std::vector<MemberModel> all;
+  backend::Arrangement arrangement;  ///< how they answer as one model
+  /// The names of the model's classes; none where no file has them. Those of a chain are the ones
+  /// of its arms: if they all have the same ones, these; else each name once, in the order of the
+  /// alphabet, in which packed data sets have them.
+  std::vector<std::string> classes;
+};
+
 /// How members are read.
 struct MemberReading {
   bool average = false;                     ///< the average of the weights
@@ -36,21 +46,14 @@ std::vector<std::string> member_files(const ModelWords& words);
 /// naming two files whose networks take other images, or whose images are prepared in another way;
 /// or have other classes, but in different parts of a chain. The classes of its words must be its
 /// gate's.
-std::vector<MemberModel> read_members(const ModelWords& words,
-                                      const std::vector<std::string>& files,
-                                      const MemberReading& reading);
+MemberModels read_members(const ModelWords& words, const std::vector<std::string>& files,
+                          const MemberReading& reading);
 
-/// How the members answer as one model.
-backend::Arrangement arrangement_of(const ModelWords& words,
-                                    const std::vector<MemberModel>& members);
-
-/// What the networks take, with the names of the classes, if one of them or `rows` has them. Those
-/// of a chain are the ones of its arms: if they all have the same ones, these; else each name once,
-/// in the order of the alphabet, in which packed data sets have them.
-data::DataSetInfo input_of(const std::vector<MemberModel>& members, const data::DataSetInfo* rows);
+/// What the networks take, with the names of the classes, if one of them or `rows` has them.
+data::DataSetInfo input_of(const MemberModels& members, const data::DataSetInfo* rows);
 
 /// Throws InputError naming a file that does not say how its network's input is normalised.
-void require_normalised(const std::vector<MemberModel>& members);
+void require_normalised(const MemberModels& members);
 
 /// A model that can compute.
 struct RunningModel {
@@ -63,8 +66,7 @@ struct RunningModel {
 /// Compiles the networks for batches of `batch` rows; their weights are moved there. A first stage
 /// runs such batches as they are, so that its rows have the bits that each network gives on its
 /// own; a later one has a ladder of sizes.
-RunningModel run_members(std::vector<MemberModel>& members, const ModelWords& words,
-                         backend::Backend& backend, std::size_t batch);
+RunningModel run_members(MemberModels& members, backend::Backend& backend, std::size_t batch);
 
 /// One line of what a member did: "small.h5: 200 rows in 0.31 s, 645 images/s".
 std::string figures_text(const backend::MemberFigures& figures);
