@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 namespace lockstep {
 
@@ -42,7 +43,7 @@ struct HttpSpec {
   std::size_t most_pending_bytes = std::size_t{1} << 28;  ///< of all bodies; more: 503
   unsigned silence_s = 10;  ///< a connection without any byte, or whose header takes that long
                             ///< to come, is closed after it
-  double body_s = 60;       ///< and one whose body takes longer to come
+  std::size_t body_bytes_per_s = 10'000;  ///< and one whose body is slower for that long
 };
 
 /// Answers HTTP/1.1 requests on its own thread until it ends. Every connection has a deadline
@@ -56,19 +57,27 @@ class HttpServer {
   virtual std::size_t open_requests() const = 0;
 };
 
+/// One request in a service, from its header until its response has left completely, or its
+/// connection has ended. Called and destroyed on the server's thread.
+class HttpVisit {
+ public:
+  /// Takes the response, from any thread; only its first call counts. It may be called when the
+  /// visit or the server has ended.
+  using Respond = std::function<void(HttpResponse)>;
+  virtual ~HttpVisit() = default;
+  /// Gets the whole request, once, and must not wait. The connection waits for the response,
+  /// without a deadline.
+  virtual void answer(HttpRequest request, Respond respond) = 0;
+};
+
 /// What answers requests, perhaps later and on other threads.
 class HttpService {
  public:
-  /// Takes the response, from any thread; only its first call counts. It may be called when the
-  /// server has ended.
-  using Respond = std::function<void(HttpResponse)>;
+  using Begun = std::variant<std::unique_ptr<HttpVisit>, HttpResponse>;
   virtual ~HttpService() = default;
   /// Sees a request without its body, before that comes: a response refuses it. Called on the
   /// server's thread, and must not wait.
-  virtual std::optional<HttpResponse> refuse(const HttpRequest&) { return std::nullopt; }
-  /// Called on the server's thread, and must not wait. The connection waits for the response,
-  /// without a deadline.
-  virtual void answer(HttpRequest request, Respond respond) = 0;
+  virtual Begun begin(const HttpRequest& request) = 0;
   /// The form of an error that the server itself finds: a body that is too long, a service that
   /// throws. `what`: one sentence.
   virtual HttpResponse error(unsigned status, const std::string& what) {

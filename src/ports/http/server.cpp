@@ -21,8 +21,8 @@
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
-#include "ports/http/header_deadline.hpp"
 #include "ports/http/local_socket.hpp"
+#include "ports/http/request_deadline.hpp"
 #include "ports/http/tls.hpp"
 
 namespace lockstep {
@@ -77,9 +77,9 @@ struct Reply {
 struct Incoming {
   HttpRequest request;
   const std::shared_ptr<Reply> reply = std::make_shared<Reply>();
-  const double since_s = now_s();
-  std::size_t bytes = 0;  ///< of its body, as they are counted
-  bool asked = false;     ///< the service has it
+  std::unique_ptr<HttpVisit> visit;  ///< none where a response refuses it
+  std::size_t bytes = 0;             ///< of its body, as they are counted
+  bool asked = false;                ///< the service has it
 };
 
 MHD_Result take_header(void* into, MHD_ValueKind, const char* name, const char* value) {
@@ -94,16 +94,26 @@ MHD_Result take_header(void* into, MHD_ValueKind, const char* name, const char* 
 class AtOnce final : public HttpService {
  public:
   explicit AtOnce(HttpServer::Answer answer) : answer_(std::move(answer)) {}
-  void answer(HttpRequest request, Respond respond) override { respond(answer_(request)); }
+  Begun begin(const HttpRequest&) override { return std::make_unique<Visit>(answer_); }
 
  private:
+  class Visit final : public HttpVisit {
+   public:
+    explicit Visit(const HttpServer::Answer& answer) : answer_(answer) {}
+    void answer(HttpRequest request, Respond respond) override { respond(answer_(request)); }
+
+   private:
+    const HttpServer::Answer& answer_;
+  };
   const HttpServer::Answer answer_;
 };
 
 class MicroHttpServer final : public HttpServer {
  public:
   MicroHttpServer(const HttpSpec& spec, HttpService& service)
-      : spec_(spec), service_(service), headers_(spec.silence_s) {
+      : spec_(spec),
+        service_(service),
+        deadline_(spec.silence_s, static_cast<double>(spec.body_bytes_per_s)) {
     if (!spec.socket.empty()) local_.emplace(spec.socket);
     const Address address = local_ ? Address{} : address_of(spec);
     const int listening = local_ ? local_->release() : -1;
@@ -164,7 +174,7 @@ class MicroHttpServer final : public HttpServer {
       if (*state == nullptr) return server.begin(connection, path, method, state);
       auto& incoming = *static_cast<Incoming*>(*state);
       if (*part_bytes == 0) return server.answer(connection, incoming);
-      if (now_s() - incoming.since_s > server.spec_.body_s) return MHD_NO;
+      server.deadline_.came(connection, *part_bytes);
       server.take_part(incoming, {part, *part_bytes});
       *part_bytes = 0;
       return MHD_YES;
@@ -175,18 +185,22 @@ class MicroHttpServer final : public HttpServer {
   }
 
   MHD_Result begin(MHD_Connection* connection, const char* path, const char* method, void** state) {
-    headers_.forget(connection);
+    deadline_.await(connection);
     auto incoming = std::make_unique<Incoming>();
     incoming->request.method = method;
     incoming->request.path = path;
     MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, incoming.get());
-    if (auto refusal = service_.refuse(incoming->request)) incoming->reply->take(*refusal);
+    auto begun = service_.begin(incoming->request);
+    if (auto* refusal = std::get_if<HttpResponse>(&begun))
+      incoming->reply->take(std::move(*refusal));
+    else
+      incoming->visit = std::move(std::get<std::unique_ptr<HttpVisit>>(begun));
     ++open_;
-    Incoming& begun = *incoming;
+    Incoming& coming = *incoming;
     *state = incoming.release();
     // Its client asks before it sends the body. All others have begun to send it, and read later.
-    const bool asks = begun.request.headers.contains("expect");
-    return asks && begun.reply->is_there() ? respond(connection, begun) : MHD_YES;
+    const bool asks = coming.request.headers.contains("expect");
+    return asks && coming.reply->is_there() ? respond(connection, coming) : MHD_YES;
   }
 
   void take_part(Incoming& incoming, std::string_view part) {
@@ -208,11 +222,11 @@ class MicroHttpServer final : public HttpServer {
 
   static void connected(void* self, MHD_Connection* connection, void**,
                         MHD_ConnectionNotificationCode what) {
-    auto& headers = static_cast<MicroHttpServer*>(self)->headers_;
+    auto& deadline = static_cast<MicroHttpServer*>(self)->deadline_;
     if (what == MHD_CONNECTION_NOTIFY_STARTED)
-      headers.wait_for(connection);
+      deadline.await(connection);
     else
-      headers.forget(connection);
+      deadline.forget(connection);
   }
 
   static void completed(void* self, MHD_Connection* connection, void** state,
@@ -221,7 +235,7 @@ class MicroHttpServer final : public HttpServer {
         static_cast<Incoming*>(std::exchange(*state, nullptr)));
     if (!incoming) return;
     auto& server = *static_cast<MicroHttpServer*>(self);
-    server.headers_.wait_for(connection);
+    server.deadline_.await(connection);
     server.pending_bytes_ -= incoming->bytes;
     --server.open_;
     const std::scoped_lock lock(server.mutex_);
@@ -229,6 +243,7 @@ class MicroHttpServer final : public HttpServer {
   }
 
   MHD_Result answer(MHD_Connection* connection, Incoming& incoming) {
+    deadline_.forget(connection);
     if (!incoming.asked && !incoming.reply->is_there()) ask(incoming);
     return park(connection, incoming.reply) ? MHD_YES : respond(connection, incoming);
   }
@@ -237,9 +252,9 @@ class MicroHttpServer final : public HttpServer {
     incoming.asked = true;
     const std::string method = incoming.request.method, path = incoming.request.path;
     try {
-      service_.answer(std::move(incoming.request), [reply = incoming.reply](HttpResponse response) {
-        reply->take(std::move(response));
-      });
+      incoming.visit->answer(
+          std::move(incoming.request),
+          [reply = incoming.reply](HttpResponse response) { reply->take(std::move(response)); });
     } catch (const std::exception& error) {
       log::warn(fmt::format("{} {}: {}", method, path, error.what()));
       incoming.reply->take(service_.error(MHD_HTTP_INTERNAL_SERVER_ERROR, "it failed"));
@@ -278,7 +293,7 @@ class MicroHttpServer final : public HttpServer {
   std::mutex mutex_;
   bool ends_ = false;
   std::set<std::shared_ptr<Reply>> waiting_;  // parked
-  http::HeaderDeadline headers_;
+  http::RequestDeadline deadline_;
   Daemon daemon_;  // last: its thread uses the others
 };
 

@@ -50,6 +50,33 @@ struct Service::Passing {
   Respond respond;
 };
 
+/// A request for what its path names.
+class Service::Visit final : public HttpVisit {
+ public:
+  Visit(Service& service, Route route) : service_(service), route_(std::move(route)) {
+    if (route_.resource != Resource::infer) return;
+    version_ = service.repository_.find(route_.model, route_.version);
+  }
+
+  void answer(HttpRequest request, Respond respond) override {
+    try {
+      if (!version_) return respond(service_.document(route_));
+      service_.post(std::make_shared<Passing>(
+                        Passing{.version = std::move(version_),
+                                .statistics = service_.repository_.statistics(route_.model),
+                                .respond = std::move(respond)}),
+                    std::move(request));
+    } catch (const RequestError& fault) {
+      respond(service_.error(fault.status(), fault.what()));
+    }
+  }
+
+ private:
+  Service& service_;
+  const Route route_;
+  std::shared_ptr<const Version> version_;  ///< for an inference, which has not come completely
+};
+
 HttpResponse Service::error(unsigned status, const std::string& what) {
   return json(error_document(what), status);
 }
@@ -60,46 +87,33 @@ bool Service::knows_token(const HttpRequest& request) const {
   return found != request.headers.end() && equal_secrets("Bearer " + spec_.token, found->second);
 }
 
-std::optional<HttpResponse> Service::refuse(const HttpRequest& request) {
+HttpService::Begun Service::begin(const HttpRequest& request) {
   std::string allowed;
   try {
-    const Route route = find_route(request.method, request.path, allowed);
+    Route route = find_route(request.method, request.path, allowed);
     if (!is_open(route.resource) && !knows_token(request)) {
       HttpResponse refusal =
           error(401, "a token is needed: the header Authorization: Bearer TOKEN");
       refusal.headers["WWW-Authenticate"] = "Bearer";
       return refusal;
     }
-    if (route.resource == Resource::infer) {
-      repository_.find(route.model, route.version);
-      if (closed_) {
-        HttpResponse refusal = error(503, "the server ends");
-        refusal.headers = {{"Retry-After", "1"}, {"Connection", "close"}};
-        return refusal;
-      }
-    }
+    const bool infers = route.resource == Resource::infer;
+    auto visit = std::make_unique<Visit>(*this, std::move(route));
+    if (!infers || !closed_) return visit;
+    HttpResponse refusal = error(503, "the server ends");
+    refusal.headers = {{"Retry-After", "1"}, {"Connection", "close"}};
+    return refusal;
   } catch (const RequestError& fault) {
     HttpResponse refusal = error(fault.status(), fault.what());
     if (fault.status() == 405) refusal.headers["Allow"] = allowed;
     return refusal;
   }
-  return std::nullopt;
 }
 
-void Service::answer(HttpRequest request, Respond respond) {
-  try {
-    std::string allowed;
-    const Route route = find_route(request.method, request.path, allowed);
-    if (route.resource != Resource::infer) return respond(document(route));
-    auto passing = std::make_shared<Passing>();
-    passing->version = repository_.find(route.model, route.version);
-    passing->statistics = repository_.statistics(route.model);
-    passing->respond = std::move(respond);
-    readers_.post(
-        [this, passing, whole = std::move(request)]() mutable { read(passing, std::move(whole)); });
-  } catch (const RequestError& fault) {
-    respond(error(fault.status(), fault.what()));
-  }
+void Service::post(std::shared_ptr<Passing> passing, HttpRequest request) {
+  readers_.post([this, passing = std::move(passing), whole = std::move(request)]() mutable {
+    read(passing, std::move(whole));
+  });
 }
 
 HttpResponse Service::document(const Route& route) {

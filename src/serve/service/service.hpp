@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "lockstep/base/http.hpp"
@@ -25,15 +24,17 @@ class Service final : public HttpService {
   /// From now on it refuses inferences.
   void close() { closed_ = true; }
 
-  std::optional<HttpResponse> refuse(const HttpRequest& request) override;
-  void answer(HttpRequest request, Respond respond) override;
+  Begun begin(const HttpRequest& request) override;
   HttpResponse error(unsigned status, const std::string& what) override;
 
  private:
+  using Respond = HttpVisit::Respond;
+  class Visit;
   /// An inference from its arrival to its answer.
   struct Passing;
   HttpResponse document(const Route& route);
   bool knows_token(const HttpRequest& request) const;
+  void post(std::shared_ptr<Passing> passing, HttpRequest request);
   void read(const std::shared_ptr<Passing>& passing, HttpRequest request);
   void finish(const std::shared_ptr<Passing>& passing, RowsJob::End end);
   void fail(const std::shared_ptr<Passing>& passing, HttpResponse response);

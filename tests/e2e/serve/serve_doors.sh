@@ -89,8 +89,11 @@ refused 'a certificate without its key is an error' 'give --tls-cert and --tls-k
 # ---- many clients, slow clients ------------------------------------------------------------------
 start plain --batch 4
 run "$python" "$support/clients/doors.py" hostile "$port" m 10
-((status == 0)) && says 'closed: silent, drip, half, flood$'
-verdict $? 'silence, dripping headers, half bodies and floods are closed with 4xx or no answer'
+((status == 0)) && says 'closed: silent, drip, half, slow body, flood$'
+verdict $? 'silence, dripping headers and bodies, half bodies and floods get 4xx or no answer'
+run "$python" "$support/clients/doors.py" patient "$port" m 16000 100
+((status == 0)) && says '^answered: 30[0-9]* bytes in '
+verdict $? 'a request over a slow link, twice as long as a silence may be, is answered'
 run "$python" "$support/clients/doors.py" crowd "$port" m 450 "$server"
 ((status == 0)) && says '^answered all next to 450 idle connections'
 verdict $? 'next to 450 idle connections busy ones are answered, in less than 50 MB more'

@@ -4,6 +4,8 @@
   doors.py silent PORT SECONDS            fails unless a connection without a byte is closed
   doors.py hostile PORT MODEL SECONDS     fails unless each kind of bad connection is closed, none
                                           of them gets a 200, and others are answered meanwhile
+  doors.py patient PORT MODEL RATE ROWS   fails unless a request of ROWS images that comes by RATE
+                                          bytes a second is answered
   doors.py crowd PORT MODEL COUNT PID     fails unless 16 busy connections are answered while COUNT
                                           are idle, for which PID takes less than 50 MB
 
@@ -67,6 +69,7 @@ def hostile(port, model, limit_s):
         "silent": (b"", b""),
         "drip": (b"GET /v2/health/ready HTTP/1.1\r\nX: ", b"x"),
         "half": (post + b"Content-Length: 3000\r\n\r\nhalf", b""),
+        "slow body": (post + b"Content-Length: 3000\r\n\r\n", b"x"),
         "flood": (b"GET / HTTP/1.1\r\n" + b"X-Flood: y\r\n" * 90_000, b""),
     }
     opened = []
@@ -96,6 +99,25 @@ def hostile(port, model, limit_s):
         time.sleep(0.2)
     assert not faults, faults
     print("closed:", ", ".join(name for name in kinds if name in closed))
+
+
+def patient(port, model, rate, rows):
+    body, headers = binary(np.zeros((rows, 32, 32, 3), np.uint8))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    client = dial(port)
+    client.sendall(f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                   f"Content-Length: {len(body)}\r\n{lines}\r\n".encode())
+    began, sent = time.monotonic(), 0
+    while sent < len(body):
+        due = min(int((time.monotonic() - began) * rate), len(body))
+        client.sendall(body[sent:due])
+        sent = due
+        time.sleep(0.1)
+    took, heard = time.monotonic() - began, b""
+    while part := client.recv(65536):
+        heard += part
+    assert heard.startswith(b"HTTP/1.1 200 "), heard[:300]
+    print(f"answered: {len(body)} bytes in {took:.0f} s")
 
 
 def resident_mb(pid):
@@ -143,5 +165,7 @@ if __name__ == "__main__":
         silent(int(words[0]), float(words[1]))
     elif command == "hostile":
         hostile(int(words[0]), words[1], float(words[2]))
+    elif command == "patient":
+        patient(int(words[0]), words[1], float(words[2]), int(words[3]))
     else:
         crowd(int(words[0]), words[1], int(words[2]), words[3])

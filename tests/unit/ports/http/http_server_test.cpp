@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -83,16 +84,12 @@ HttpResponse echo(const HttpRequest& request) {
 /// Keeps requests until the test answers them.
 class Later final : public HttpService {
  public:
-  std::optional<HttpResponse> refuse(const HttpRequest& request) override {
-    if (request.path != "/refused") return std::nullopt;
-    return HttpResponse{.status = 403, .body = "not here"};
+  std::atomic<int> open{0};  ///< visits
+  Begun begin(const HttpRequest& request) override {
+    if (request.path == "/refused") return HttpResponse{.status = 403, .body = "not here"};
+    return std::make_unique<Visit>(*this);
   }
-  void answer(HttpRequest request, Respond respond) override {
-    const std::scoped_lock lock(mutex_);
-    waiting_.push_back({std::move(request), std::move(respond)});
-    came_.notify_all();
-  }
-  HttpService::Respond wait_for(std::size_t number, std::string* body = nullptr) {
+  HttpVisit::Respond wait_for(std::size_t number, std::string* body = nullptr) {
     std::unique_lock lock(mutex_);
     REQUIRE(
         came_.wait_for(lock, std::chrono::seconds(20), [&] { return waiting_.size() > number; }));
@@ -101,9 +98,24 @@ class Later final : public HttpService {
   }
 
  private:
+  class Visit final : public HttpVisit {
+   public:
+    explicit Visit(Later& later) : later_(later) { ++later_.open; }
+    ~Visit() override { --later_.open; }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    void answer(HttpRequest request, Respond respond) override {
+      const std::scoped_lock lock(later_.mutex_);
+      later_.waiting_.push_back({std::move(request), std::move(respond)});
+      later_.came_.notify_all();
+    }
+
+   private:
+    Later& later_;
+  };
   std::mutex mutex_;
   std::condition_variable came_;
-  std::vector<std::pair<HttpRequest, Respond>> waiting_;
+  std::vector<std::pair<HttpRequest, HttpVisit::Respond>> waiting_;
 };
 
 /// The server, asked through a Unix socket.
@@ -138,6 +150,25 @@ TEST_CASE("a response may come later, from another thread, and in any order", "[
   CHECK_THAT(heard(first), StartsWith("HTTP/1.1 201 ") && Contains("\r\n\r\nfirst"));
   for (int i = 0; i < 2000 && server->open_requests() > 0; ++i) ::usleep(10'000);
   CHECK(server->open_requests() == 0);
+}
+
+TEST_CASE("a service's visit lasts until its response has left, or its connection has ended",
+          "[http]") {
+  Later later;
+  const auto server = make_http_server({.most_body_bytes = 100}, later);
+  const auto until_open = [&](int wanted) {
+    for (int i = 0; i < 2000 && later.open != wanted; ++i) ::usleep(10'000);
+    return later.open == wanted;
+  };
+  Socket gone = dial(*server);
+  say(gone, request("POST /a", "Content-Length: 3\r\n") + "on");
+  CHECK(until_open(1));
+  gone = {};
+  CHECK(until_open(0));
+  const Socket stays = dial(*server);
+  say(stays, "GET /b HTTP/1.1\r\nHost: here\r\n\r\n");
+  later.wait_for(0)({.body = "answer"});
+  CHECK(until_open(0));
 }
 
 TEST_CASE("a service refuses by the headers alone, and a server's own errors have its form",
@@ -271,6 +302,18 @@ TEST_CASE("a header of which a byte comes now and then does not keep a connectio
   }
   CHECK((!open && !open_again));
   CHECK_THAT(asked(*server, request("GET /")), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_CASE("a body of which a byte comes now and then does not keep a connection", "[http][waits]") {
+  const auto server = make_http_server({.most_body_bytes = 1000, .silence_s = 1}, echo);
+  const Socket slow = dial(*server);
+  say(slow, request("POST /", "Content-Length: 900\r\n"));
+  int sent = 0;  // a byte each 0.2 s, for up to a minute
+  while (sent < 300 && ::send(slow.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1)
+    ++sent, ::usleep(200'000);
+  CHECK(sent < 300);
+  CHECK_THAT(asked(*server, request("POST /", "Content-Length: 5\r\n") + "hello"),
+             StartsWith("HTTP/1.1 201 "));
 }
 
 TEST_CASE("more connections than allowed get no answer before others end, and do no harm",
