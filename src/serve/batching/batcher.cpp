@@ -24,11 +24,40 @@ void tell(RowsJob& job, RowsJob::End end) {
   }
 }
 
+bool is_whole(const Lane& lane) { return lane.waiting_rows >= lane.batch; }
+
 }  // namespace
 
+Passage::Passage(Batcher& batcher, std::shared_ptr<Lane> lane)
+    : batcher_(batcher), lane_(std::move(lane)) {
+  const std::scoped_lock lock(batcher_.mutex_);
+  batcher_.count(*this, true);
+}
+
+void Passage::end() {
+  const std::scoped_lock lock(batcher_.mutex_);
+  batcher_.count(*this, false);
+  ended_ = true;
+}
+
 Batcher::~Batcher() {
-  for (const auto& lane : lanes_)
+  for (const auto& lane : lanes_) {
     for (const auto& job : lane->waiting) tell(*job, RowsJob::End::failed);
+    lane->waiting.clear();  // they may hold the lane itself
+  }
+}
+
+/// REQUIRES: the lock.
+void Batcher::count(Passage& passage, bool on_its_way) {
+  Lane& lane = *passage.lane_;
+  if (passage.ended_ || passage.counted_ == on_its_way) return;
+  passage.counted_ = on_its_way;
+  if (on_its_way) {
+    passage.round_ = lane.round;
+    ++lane.on_their_way;
+  } else if (passage.round_ == lane.round && --lane.on_their_way == 0 && !lane.waiting.empty()) {
+    something_.notify_one();
+  }
 }
 
 void Batcher::add(std::shared_ptr<Lane> lane) {
@@ -42,7 +71,9 @@ bool Batcher::put(const std::shared_ptr<Lane>& lane, std::shared_ptr<RowsJob> jo
     if (lane->waiting_rows + job->rows > most_waiting_rows_) return false;
     lane->waiting_rows += job->rows;
     job->logits.resize(job->rows * lane->classes);
+    if (job->passage) count(*job->passage, false);
     lane->waiting.push_back(std::move(job));
+    if (lane->waiting.size() > 1 && lane->on_their_way > 0 && !is_whole(*lane)) return true;
   }
   something_.notify_one();
   return true;
@@ -61,14 +92,29 @@ std::size_t Batcher::waiting_rows(const Lane& lane) const {
   return lane.waiting_rows;
 }
 
-/// The next lane with rows; each has its turn. Forgets those that no one can reach.
-std::shared_ptr<Lane> Batcher::next_lane() {
+/// Whether a batch of it may start. Gives up those on their way when it has waited long enough.
+/// REQUIRES: the lock.
+bool Batcher::is_ready(Lane& lane, double now_s) {
+  if (lane.waiting.empty()) {
+    lane.patient_until_s = 0;
+    return false;
+  }
+  if (is_whole(lane) || lane.on_their_way == 0) return true;
+  if (lane.patient_until_s == 0) lane.patient_until_s = now_s + lane.last_batch_s / 2;
+  if (now_s < lane.patient_until_s) return false;
+  ++lane.round;
+  lane.on_their_way = 0;
+  return true;
+}
+
+/// The next lane with a batch; each has its turn. Forgets those that no one can reach.
+std::shared_ptr<Lane> Batcher::next_lane(double now_s) {
   std::erase_if(lanes_, [](const std::shared_ptr<Lane>& lane) {
     return lane->waiting.empty() && lane.use_count() == 1;
   });
   for (std::size_t tried = 0; tried < lanes_.size(); ++tried) {
     std::rotate(lanes_.begin(), lanes_.begin() + 1, lanes_.end());
-    if (!lanes_.back()->waiting.empty()) return lanes_.back();
+    if (is_ready(*lanes_.back(), now_s)) return lanes_.back();
   }
   return nullptr;
 }
@@ -85,23 +131,34 @@ std::vector<Batcher::Part> Batcher::take_batch(Lane& lane) {
     lane.waiting_rows -= rows;
     if (job->begun == job->rows) lane.waiting.pop_front();
   }
+  lane.patient_until_s = 0;
   return batch;
 }
 
-void Batcher::turn(double patience_s) {
-  {
-    std::unique_lock lock(mutex_);
-    const auto waits = [](const std::shared_ptr<Lane>& lane) { return !lane->waiting.empty(); };
-    if (tasks_.empty() && std::none_of(lanes_.begin(), lanes_.end(), waits))
-      something_.wait_for(lock, std::chrono::duration<double>(patience_s));
+/// Waits for a task or a batch that may start.
+void Batcher::wait_for_batch(double patience_s) {
+  std::unique_lock lock(mutex_);
+  const double until_s = now_s() + patience_s;
+  for (;;) {
+    const double now = now_s();
+    const auto ready = [&](const std::shared_ptr<Lane>& lane) { return is_ready(*lane, now); };
+    if (!tasks_.empty() || std::ranges::any_of(lanes_, ready) || now >= until_s) return;
+    double wake_s = until_s;
+    for (const auto& lane : lanes_)
+      if (!lane->waiting.empty()) wake_s = std::min(wake_s, lane->patient_until_s);
+    something_.wait_for(lock, std::chrono::duration<double>(wake_s - now));
   }
+}
+
+void Batcher::turn(double patience_s) {
+  wait_for_batch(patience_s);
   end_late(now_s());
   std::shared_ptr<Lane> lane;
   std::vector<Part> batch;
   std::function<void()> task;
   {
     const std::scoped_lock lock(mutex_);
-    lane = next_lane();
+    lane = next_lane(now_s());
     if (lane) batch = take_batch(*lane);
     if (!tasks_.empty()) {
       task = std::move(tasks_.front());
@@ -121,9 +178,18 @@ void Batcher::compute(Lane& lane, const std::vector<Part>& batch) {
     for (const Part& part : batch) part.job->failed = true;
   }
   account(lane, batch, began_s);
+  lane.last_batch_s = now_s() - began_s;
+  count_ended(batch);
   for (const auto& [job, first, rows] : batch)
     if (first + rows == job->rows)
       tell(*job, job->failed ? RowsJob::End::failed : RowsJob::End::computed);
+}
+
+/// Their answers are written now, and then their clients may ask again.
+void Batcher::count_ended(const std::vector<Part>& batch) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [job, first, rows] : batch)
+    if (first + rows == job->rows && job->passage) count(*job->passage, true);
 }
 
 void Batcher::run(Lane& lane, const std::vector<Part>& batch) {

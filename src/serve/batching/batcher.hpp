@@ -1,7 +1,12 @@
 #pragma once
 
 // One thread computes, for all models in turn. It takes what waits for a model, up to the largest
-// batch, and never waits for more: under load the next batch fills while one is computed.
+// batch. A batch that is not full waits only while requests are on their way to it: those that are
+// being read, and clients whose last answer is being written, which may ask again. Else clients
+// that ask again at once would split into two halves: each is read and answered while the other is
+// computed, on the same cores, and small batches cost more for a row. It waits for at most half of
+// the time that the last batch took, and then no longer counts what it waited for. With nothing on
+// its way it starts at once.
 
 #include <condition_variable>
 #include <cstddef>
@@ -20,6 +25,29 @@
 
 namespace lockstep::serve {
 
+struct Lane;
+class Batcher;
+
+/// A request from when it has come until its answer has left. While it is not in the queue, and no
+/// batch waited for it in vain, it is on its way: batches wait for it.
+/// **Thread safety:** all methods.
+class Passage {
+ public:
+  Passage(Batcher& batcher, std::shared_ptr<Lane> lane);
+  ~Passage() { end(); }
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+  void end();  ///< its answer has left, or its connection has ended
+
+ private:
+  friend class Batcher;
+  Batcher& batcher_;
+  const std::shared_ptr<Lane> lane_;
+  // By the batcher's mutex:
+  bool counted_ = false, ended_ = false;
+  std::size_t round_ = 0;  ///< the lane's, when it was counted
+};
+
 /// Rows of one request, and what becomes of them.
 struct RowsJob {
   std::vector<std::uint8_t> images;  ///< [rows, height, width, channels]
@@ -29,6 +57,7 @@ struct RowsJob {
   /// How it ended; called once, on any thread, and must neither wait nor throw.
   enum class End { computed, late, failed };
   std::function<void(End)> ended;
+  std::shared_ptr<Passage> passage = nullptr;  ///< of its request; without: nothing waits for it
 
   // The batcher's:
   std::size_t begun = 0;  ///< rows that are in a batch, or were
@@ -47,6 +76,10 @@ struct Lane {
   // The batcher's:
   std::deque<std::shared_ptr<RowsJob>> waiting;
   std::size_t waiting_rows = 0;
+  std::size_t on_their_way = 0;  ///< requests
+  std::size_t round = 0;         ///< counts how often those on their way were given up
+  double last_batch_s = 0;       ///< what it took
+  double patient_until_s = 0;    ///< the next batch waits until then; 0: it was not looked at yet
 };
 
 /// **Thread safety:** any thread may call all methods but turn(), which the one thread that
@@ -69,14 +102,19 @@ class Batcher {
   std::size_t waiting_rows(const Lane& lane) const;
 
  private:
+  friend class Passage;
   /// A part of a job that is in a batch.
   struct Part {
     std::shared_ptr<RowsJob> job;
     std::size_t first = 0, rows = 0;
   };
-  std::shared_ptr<Lane> next_lane();
+  void count(Passage& passage, bool on_its_way);
+  void count_ended(const std::vector<Part>& batch);
+  bool is_ready(Lane& lane, double now_s);
+  void wait_for_batch(double patience_s);
+  std::shared_ptr<Lane> next_lane(double now_s);
   std::vector<Part> take_batch(Lane& lane);
-  static void compute(Lane& lane, const std::vector<Part>& batch);
+  void compute(Lane& lane, const std::vector<Part>& batch);
   static void run(Lane& lane, const std::vector<Part>& batch);
   static void account(Lane& lane, const std::vector<Part>& batch, double began_s);
 

@@ -45,6 +45,7 @@ HttpResponse page() {
 struct Service::Passing {
   std::shared_ptr<const Version> version;
   std::shared_ptr<Statistics> statistics;
+  std::shared_ptr<Passage> passage;
   double arrived_s = now_s();
   Inferring inferring = {};
   Respond respond;
@@ -57,13 +58,20 @@ class Service::Visit final : public HttpVisit {
     if (route_.resource != Resource::infer) return;
     version_ = service.repository_.find(route_.model, route_.version);
   }
+  ~Visit() override {
+    if (passage_) passage_->end();
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
 
   void answer(HttpRequest request, Respond respond) override {
     try {
       if (!version_) return respond(service_.document(route_));
+      passage_ = std::make_shared<Passage>(service_.batcher_, version_->lane);
       service_.post(std::make_shared<Passing>(
                         Passing{.version = std::move(version_),
                                 .statistics = service_.repository_.statistics(route_.model),
+                                .passage = passage_,
                                 .respond = std::move(respond)}),
                     std::move(request));
     } catch (const RequestError& fault) {
@@ -75,6 +83,7 @@ class Service::Visit final : public HttpVisit {
   Service& service_;
   const Route route_;
   std::shared_ptr<const Version> version_;  ///< for an inference, which has not come completely
+  std::shared_ptr<Passage> passage_;
 };
 
 HttpResponse Service::error(unsigned status, const std::string& what) {
@@ -157,6 +166,7 @@ void Service::read(const std::shared_ptr<Passing>& passing, HttpRequest request)
         std::min(passing->inferring.timeout_s.value_or(spec_.deadline_s), spec_.deadline_s);
     job->arrived_s = now_s();
     job->deadline_s = passing->arrived_s + limit_s;
+    job->passage = passing->passage;
     passing->statistics->change(
         [&](ModelFigures& figures) { figures.input.add(job->arrived_s - began_s); });
     job->ended = [this, passing](RowsJob::End end) {

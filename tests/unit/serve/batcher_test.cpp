@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/clock.hpp"
@@ -143,6 +144,59 @@ TEST_CASE("requests of any number of rows share batches, and each gets its own b
   const std::size_t most = served.lane->batch;
   CHECK((figures.rows == rows && figures.queue.count == jobs.size()));
   CHECK(figures.compute.count == (rows + most - 1) / most);
+}
+
+TEST_CASE("a batch waits for a request on its way, until it is queued or gone", "[serve][cpu]") {
+  Served served(plain());
+  Batcher batcher(100);
+  batcher.add(served.lane);
+  served.lane->last_batch_s = 1e5;
+  const auto ask = [&](std::size_t row, const std::shared_ptr<Passage>& passage) {
+    const auto job = served.job(row, 1);
+    job->passage = passage;
+    REQUIRE(batcher.put(served.lane, job));
+  };
+  const auto rows = [&] { return served.lane->statistics->figures().rows; };
+  const auto first = std::make_shared<Passage>(batcher, served.lane);
+  const auto second = std::make_shared<Passage>(batcher, served.lane);
+  const auto third = std::make_shared<Passage>(batcher, served.lane);
+  ask(0, first);
+  batcher.turn(0);
+  CHECK(rows() == 0);  // two more are on their way
+  std::thread others([&] {
+    third->end();
+    ask(1, second);
+  });
+  while (rows() == 0) batcher.turn(600);
+  others.join();
+  CHECK((rows() == 2 && served.lane->statistics->figures().compute.count == 1));
+  served.lane->last_batch_s = 1e5;
+  ask(2, nullptr);
+  batcher.turn(0);
+  CHECK(rows() == 2);  // both answers are being written
+  first->end();
+  second->end();
+  batcher.turn(0);
+  CHECK(rows() == 3);
+}
+
+TEST_CASE("a batch waits for nothing else, at most for half of a batch, and not twice in vain",
+          "[serve][cpu]") {
+  Served served(plain());
+  Batcher batcher(100);
+  batcher.add(served.lane);
+  const auto rows = [&] { return served.lane->statistics->figures().rows; };
+  const auto wait_for = [&](double last_batch_s, std::size_t number) {
+    served.lane->last_batch_s = last_batch_s;
+    REQUIRE(batcher.put(served.lane, served.job(0, number)));
+    batcher.turn(600);
+    return rows();
+  };
+  CHECK(wait_for(1e5, 1) == 1);
+  const Passage slow(batcher, served.lane);
+  CHECK(wait_for(1e5, served.lane->batch) == 1 + served.lane->batch);
+  CHECK(wait_for(0.01, 1) == 2 + served.lane->batch);
+  CHECK(wait_for(1e5, 1) == 3 + served.lane->batch);
 }
 
 TEST_CASE("a full queue takes no more, and takes again what fits when it is shorter",
