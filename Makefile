@@ -356,10 +356,10 @@ test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and oth
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run clients
 
-CLIENTS := $(addprefix tests/support/clients/,install.sh requirements.txt)
+CLIENTS := $(addprefix tests/support/clients/,install.sh triton.txt kserve.txt requirements.txt)
 $(BUILD)/clients/made: $(CLIENTS)
 	@jobs/setup.sh clients
-	@echo "  install $(@D) from $(lastword $(CLIENTS))"
+	@echo "  install $(@D) from $(wordlist 2,4,$(CLIENTS))"
 	@$(firstword $(CLIENTS)) $(@D)
 
 .PHONY: test-cluster

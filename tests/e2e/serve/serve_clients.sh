@@ -1,17 +1,21 @@
 #!/bin/bash
-# Clients of PyPI, tritonclient and kserve, ask `lockstep serve`. The two cannot be in one process,
-# so SERVE_PYTHON may name several Pythons: each is used for the clients that it has.
+# Clients of PyPI, tritonclient and kserve, ask `lockstep serve`. The two cannot be in one process:
+# each has its own environment in what `make test-clients` installed, or is in one of the Pythons
+# that SERVE_PYTHON names.
 # computes
+# clients
 clients=$PWD/tests/support/clients/serve_clients.py
 source "$(dirname "$0")/../../support/e2e.bash"
+source "$support/clients/clients.bash"
 declare -A python_of
-for one in ${SERVE_PYTHON:-/usr/bin/python3}; do
+others=$installed/..
+for one in ${SERVE_PYTHON:-"$others/triton/bin/python3" "$others/kserve/bin/python3"}; do
   "$one" -c 'import h5py, tritonclient.http' 2>/dev/null && python_of[triton]=$one
   "$one" -c 'import h5py, kserve' 2>/dev/null && python_of[kserve]=$one
 done
 for client in triton kserve; do
   [[ ${python_of[$client]:-} ]] ||
-    echo "SKIP ${client}'s client asks lockstep serve: SERVE_PYTHON names no Python that has it"
+    echo "SKIP ${client}'s client asks lockstep serve: no Python has it (make test-clients)"
 done
 ((${#python_of[@]} > 0)) || exit 0
 

@@ -1,11 +1,19 @@
 #!/bin/bash
-# install.sh FOLDER: makes a Python environment there with what requirements.txt names, and takes
-# promtool from Debian's package of Prometheus, without its server. Several GB, several minutes.
+# install.sh FOLDER: makes a Python environment there with what requirements.txt names, and in
+# FOLDER/triton and FOLDER/kserve those of clients of `lockstep serve`: what they need does not fit
+# into one. Takes promtool from Debian's package of Prometheus, without its server. Several GB,
+# several minutes.
 set -euo pipefail
-wanted=$(realpath "$(dirname "$0")/requirements.txt")
+here=$(realpath "$(dirname "$0")")
+environment() {  # environment FOLDER REQUIREMENTS
+  python3 -m venv "$1"
+  "$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/$2.txt"
+}
 rm -rf "$1"
-python3 -m venv "$1"
-"$1/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted"
+environment "$1" requirements
+for client in triton kserve; do
+  environment "$1/$client" $client
+done
 mkdir "$1/debian" && cd "$1/debian"
 if command -v promtool >/dev/null; then
   echo 'promtool is here already'
