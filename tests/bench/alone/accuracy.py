@@ -16,6 +16,7 @@ import tempfile
 
 import contenders
 import machine
+from finished import Finished
 
 TITLE = 'Accuracy on CIFAR-10 by ways to agree and by rules'
 COLUMNS = ['training', 'top-1 of each seed', 'mean', 'compared with', 'points less',
@@ -46,42 +47,6 @@ def large(rule, batch, rate):
             rate, '--optim.warmup-epochs', WARM_UP)
 
 
-class Finished:
-    """The trainings that ended, in this start of the benchmark or in an earlier one."""
-
-    def __init__(self):
-        self.path = contenders.build() / 'bench' / 'accuracy.jsonl'
-        self.tops = {}
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        for line in lines:
-            try:
-                one = json.loads(line)
-            except json.JSONDecodeError:
-                continue  # the end of an interrupted write
-            self.tops[self.key(one['seed'], one['options'], one['recipe'])] = one['top1']
-        self.before = len(self.tops)
-
-    @staticmethod
-    def key(seed, options, recipe):
-        return json.dumps([seed, RANKS, EPOCHS, list(options), recipe])
-
-    def find(self, seed, options):
-        return self.tops.get(self.key(seed, options, RECIPE.read_text()))
-
-    def add(self, name, seed, options, top):
-        one = {'training': name, 'seed': seed, 'options': list(options), 'top1': top,
-               'recipe': RECIPE.read_text()}
-        self.tops[self.key(seed, options, one['recipe'])] = top
-        with self.path.open('a+b') as file:
-            if file.tell() > 0:
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b'\n':
-                    file.write(b'\n')
-            file.write(json.dumps(one).encode() + b'\n')
-            file.flush()
-            os.fsync(file.fileno())
-
-
 def pack(folder):
     """The path of the data set, made once in the build's folder."""
     packed = contenders.build() / 'bench' / 'cifar10.set'
@@ -105,14 +70,21 @@ def top1(packed, run, seed, options):
     return [line['val_top1'] for line in lines if line['kind'] == 'epoch'][-1]
 
 
+def find_top(finished, seed, options):
+    """Top-1 of a training that ended before, or None."""
+    one = finished.find(seed=seed, options=list(options), recipe=RECIPE.read_text())
+    return one and one['top1']
+
+
 def train(setting, name, seed, options):
     """Top-1 of the training, which runs only when it has not ended before."""
     packed, folder, finished = setting
-    top = finished.find(seed, options)
+    top = find_top(finished, seed, options)
     if top is None:
         run = folder / f'{name}-{seed}'.replace(' ', '-')
         top = top1(packed, run, seed, options)
-        finished.add(name, seed, options, top)
+        finished.add(training=name, seed=seed, options=list(options), top1=top,
+                     recipe=RECIPE.read_text())
         shutil.rmtree(run)
     contenders.progress(f'{name}, seed {seed}: {100 * top:.2f} %')
     return top
@@ -127,7 +99,8 @@ def pilot(setting):
 
 def chosen_rate(finished, rule, batch):
     """The pilot's best rate, or None before all of its trainings with this rule have ended."""
-    tops = {rate: finished.find(PILOT_SEED, large(rule, batch, rate)) for rate in RATES[rule]}
+    tops = {rate: find_top(finished, PILOT_SEED, large(rule, batch, rate))
+            for rate in RATES[rule]}
     return None if None in tops.values() else max(tops, key=tops.get)
 
 
@@ -175,10 +148,8 @@ def measure(asked, report):
     if not ARCHIVE.exists():
         report['notes'].append(f'{ARCHIVE} is not there: nothing was measured.')
         return
-    finished = Finished()
-    if finished.before > 0:
-        report['notes'].append(f'{finished.before} trainings ended in earlier starts: '
-                               f'{finished.path}')
+    finished = Finished('accuracy', ('seed', 'options', 'recipe'))
+    finished.note(report)
     folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
     load = machine.OtherLoad()
     tops = {}

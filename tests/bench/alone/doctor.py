@@ -1,0 +1,233 @@
+"""Whether lockstep doctor finds what was put in, and nothing where nothing was.
+
+Nine faults, each alone, ROUNDS times: is the right reason first, and is its cost that of the same
+training with the fault less one without it, measured apart? And 20 healthy trainings: what does
+the doctor call worth changing? CASES='reads,quota' selects. Each finished examination is a line of
+$BUILD/bench/doctor.jsonl and is not made again: remove the file after a change that matters."""
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+
+import contenders
+import faults
+import machine
+from finished import Finished
+
+TITLE = 'lockstep doctor: faults that were put in, and healthy trainings'
+COLUMNS = ['case', 'right reason first', 'its cost, ms', 'truth, ms', 'cost near truth']
+HEALTHY = 20
+SECONDS = 60  # of an examination
+STEPS_BEFORE = 10
+NEAR_MS, NEAR_SHARE = 2, 0.15
+CPU = ('--model', 'resnet20', '--data.workers', 1)
+CLOCK = ('--backend', 'clock', '--data.workers', 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A training, and what is wrong with it."""
+    reason: str
+    what: str  # a pattern of the finding's words
+    options: tuple
+    ranks: int = 1
+    steps: int = 150  # of a training that measures the truth
+    large: bool = False  # its images are JPEGs that take time to decode
+    fault: Callable = lambda data: faults.nothing()  # by how the command is started
+    wrong: tuple = ()  # options that are the fault
+    right: tuple = ()  # what they are instead
+    share: float = 1  # of a step without the fault that has as many rows
+    nodes: bool = False  # on two nodes
+
+
+CASES = {
+    'reads': Case('input pipeline', 'wait for rows', (*CLOCK, '--clock.row-ms', 2, '--batch', 16),
+                  steps=60, fault=lambda data: faults.slow_reads(data, 10000)),
+    'augmentation': Case('input pipeline', 'wait for rows',
+                         (*CLOCK, '--clock.row-ms', 1, '--batch', 32, '--data.crop', 64),
+                         steps=60, large=True,
+                         wrong=('--data.randaugment', 8, '--data.brightness', 0.4, '--data.hue',
+                                0.4, '--data.saturation', 0.4)),
+    'workers': Case('input pipeline', 'wait for rows',
+                    ('--backend', 'clock', '--clock.row-ms', 0.3, '--batch', 32, '--data.crop', 96),
+                    steps=60, large=True, wrong=('--data.workers', 1), right=('--data.workers', 2)),
+    'netem': Case('communication', 'network', (*CLOCK, '--clock.row-ms', 2, '--batch', 32), ranks=2,
+                  nodes=True, fault=lambda data: faults.slow_network('3ms')),
+    'half-speed': Case('communication', 'slow rank: rank 1', (*CPU, '--batch', 64, '--threads', 1),
+                       ranks=2, fault=lambda data: faults.half_speed(1)),
+    'quota': Case('allocation, binding', 'quota', (*CPU, '--batch', 64, '--threads', 2),
+                  fault=lambda data: faults.quota(1)),
+    'one-core': Case('allocation, binding', 'share the processors',
+                     (*CPU, '--batch', 64, '--threads', 1), ranks=2,
+                     fault=lambda data: faults.one_core()),
+    'batch': Case('parallel work', 'a is', (*CPU, '--threads', 2), steps=600,
+                  wrong=('--batch', 2), right=('--batch', 4), share=0.5),
+    'foreign': Case('allocation, binding', 'other programs',
+                    (*CPU, '--batch', 64, '--threads', 1), ranks=2,
+                    fault=lambda data: faults.foreign_process()),
+}
+SOUND = {
+    'one rank': Case('', '', (*CPU, '--batch', 128, '--threads', 2)),
+    'two ranks': Case('', '', (*CPU, '--batch', 128, '--threads', 1), ranks=2),
+    'one thread': Case('', '', (*CPU, '--batch', 64, '--threads', 1)),
+    'waiting': Case('', '', (*CLOCK, '--clock.row-ms', 3, '--batch', 16)),
+}
+
+
+def pack(large):
+    """A data set of shapes, made once."""
+    made = contenders.build() / 'bench' / ('doctor-large.set' if large else 'doctor.set')
+    if not made.exists():
+        folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
+        size = ('--train-rows', 600, '--resize', 160, '--jpeg') if large else (
+            '--train-rows', 3000, '--resize', 32)
+        contenders.call([contenders.program(), 'pack', '--from', 'shapes', '--out', folder / 'set',
+                         '--val-rows', 10, *size])
+        (folder / 'set').rename(made)  # it has its name only when it is complete
+        folder.rmdir()
+    return made / 'train'
+
+
+def start(command, wanted):
+    """Runs it to its end; one of these statuses is right."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode not in wanted:
+        raise contenders.Failure(f'{" ".join(words)}\nended with status {done.returncode}:\n'
+                                 + (done.stdout + done.stderr)[-2000:])
+
+
+@contextlib.contextmanager
+def launcher(case):
+    """The words before a rank's command."""
+    if case.nodes:
+        with faults.two_nodes() as srun:
+            yield srun
+    else:
+        yield [*contenders.mpirun(), '--oversubscribe', '--bind-to', 'none', '-np',
+               case.ranks] if case.ranks > 1 else []
+
+
+def rank_words(case, launch, change, what, data, options):
+    """The command of a rank, with the fault in it, after the launcher."""
+    command = [contenders.program(), what, '--data.train', data, *case.options, *options]
+    return [*launch, *change(command)]
+
+
+def step_ms(case, launch, change, data, options):
+    """The mean of the steps of a training."""
+    with tempfile.TemporaryDirectory(dir=contenders.build() / 'bench') as folder:
+        run = pathlib.Path(folder) / 'run'
+        start(rank_words(case, launch, change, 'train', data, (
+            *options, '--epochs', 100000, '--stop-after', case.steps, '--optim.lr', 0.001,
+            '--checkpoint.every-epochs', 0, '--audit.every-steps', 0, '--out', run)), (3,))
+        lines = map(json.loads, (run / 'metrics.jsonl').read_text().splitlines())
+        ends = {one['step']: one['time_ms'] for one in lines if one['kind'] == 'step'}
+    return (ends[case.steps] - ends[STEPS_BEFORE]) / (case.steps - STEPS_BEFORE)
+
+
+def examine(case, launch, change, data, options):
+    """The doctor's findings, as its JSON has them."""
+    with tempfile.TemporaryDirectory(dir=contenders.build() / 'bench') as folder:
+        report = pathlib.Path(folder) / 'report.json'
+        start(rank_words(case, launch, change, 'doctor', data,
+                    (*options, '--seconds', SECONDS, '--json', report)), (0,))
+        return json.loads(report.read_text())
+
+
+def judge(case):
+    """One examination of a training with its fault, and the truth before and after it."""
+    data = pack(case.large)
+    with launcher(case) as launch:
+        def without():
+            with faults.nothing() as same:
+                return step_ms(case, launch, same, data, case.right)
+
+        before = without()
+        with case.fault(data) as change:
+            told = examine(case, launch, change, data, case.wrong)
+            slow = step_ms(case, launch, change, data, case.wrong)
+        sound = (before + without()) / 2
+    first = told['findings'][0]
+    cost = first['cost']['ms'] if first['worth_changing'] else 0
+    truth = slow - case.share * sound
+    return {'first': first['reason'], 'what': first['what'], 'cost_ms': cost, 'truth_ms': truth,
+            'step_ms': slow, 'doctors_step_ms': told['step_ms'],
+            'right': first['worth_changing'] and first['reason'] == case.reason
+            and re.search(case.what, first['what']) is not None,
+            'near': abs(cost - truth) <= max(NEAR_MS, NEAR_SHARE * truth)}
+
+
+def accusations(case):
+    """What the doctor calls worth changing in a training to which nothing was done."""
+    with launcher(case) as launch, faults.nothing() as same:
+        told = examine(case, launch, same, pack(case.large), ())
+    return {'claims': [f'{one["reason"]}: {one["what"]} ({100 * one["share"]:.1f} %)'
+                       for one in told['findings'] if one['worth_changing']]}
+
+
+def chosen():
+    names = [name for name in re.split('[ ,]+', os.environ.get('CASES', '')) if name]
+    for name in names:
+        if name not in (*CASES, 'healthy'):
+            raise contenders.Failure(f'CASES: "{name}" does not exist; choose from '
+                                     + ', '.join((*CASES, 'healthy')))
+    return names or [*CASES, 'healthy']
+
+
+def once(finished, name, round_number, measure_it):
+    """The examination, made only when it has not ended before."""
+    one = finished.find(case=name, round=round_number) or finished.add(
+        case=name, round=round_number, **measure_it())
+    contenders.progress(f'{name} {round_number}: ' + json.dumps(one))
+    return one
+
+
+def row(name, ones):
+    def figures(key):
+        return ' '.join(f'{one[key]:.2f}' for one in ones)
+
+    return dict(zip(COLUMNS, (
+        name, f'{sum(one["right"] for one in ones)} of {len(ones)}', figures('cost_ms'),
+        figures('truth_ms'), f'{sum(one["near"] for one in ones)} of {len(ones)}')))
+
+
+def measure(asked, report):
+    finished = Finished('doctor', ('case', 'round'))
+    finished.note(report)
+    names = chosen()
+    load = machine.OtherLoad()
+    done = {name: [] for name in CASES if name in names}
+    sound = []
+    try:
+        for number in range(1, asked['rounds'] + 1):
+            for name, ones in done.items():
+                ones.append(once(finished, name, number, lambda: judge(CASES[name])))
+        for number in range(HEALTHY if 'healthy' in names else 0):
+            kind = list(SOUND)[number % len(SOUND)]
+            sound.append(once(finished, f'healthy, {kind}', number,
+                              lambda: accusations(SOUND[kind])))
+    finally:
+        report['other_load'].append(round(load.cores(), 2))
+        report['rounds'] += [one for ones in done.values() for one in ones] + sound
+        report['rows'] += [row(name, ones) for name, ones in done.items() if ones]
+        summarise(report, [one for ones in done.values() for one in ones], sound)
+
+
+def summarise(report, ones, sound):
+    if ones:
+        right = sum(one['right'] for one in ones)
+        report['notes'].append(
+            f'The right reason was first {right} times of {len(ones)} (wanted: 26 of 27); its cost '
+            f'was within {NEAR_SHARE:.0%} or {NEAR_MS} ms of the truth '
+            f'{sum(one["near"] for one in ones)} times.')
+    if sound:
+        claims = [claim for one in sound for claim in one['claims']]
+        report['notes'].append(
+            f'Of {len(sound)} healthy trainings {sum(not one["claims"] for one in sound)} were '
+            'found healthy (wanted: all). ' + '; '.join(claims))
