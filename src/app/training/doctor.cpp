@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/run_options.hpp"
 #include "app/cli/table.hpp"
@@ -15,7 +14,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/study/doctor/examine.hpp"
 #include "lockstep/study/doctor/records.hpp"
 #include "lockstep/study/what_if/what_if.hpp"
@@ -29,8 +27,6 @@ struct DoctorOptions {
   std::string records, json;
   double seconds = 170;
 };
-
-using Json = nlohmann::ordered_json;
 
 void tell(const study::Diagnosis& diagnosis) {
   log::info(study::heading_of(diagnosis));
@@ -77,15 +73,12 @@ int read_records_of(Launch& launch, const DoctorOptions& options) {
         "options of train",
         options.records));
   }
-  const study::Diagnosis diagnosis = study::diagnose_records(options.records);
-  const study::WhatIf what_if = study::suppose(options.records);
+  const study::NewestStart records = study::read_newest_start(options.records);
+  const study::Diagnosis diagnosis = study::diagnose_records(options.records, records);
+  const study::WhatIf what_if = study::suppose(options.records, records);
   tell(diagnosis);
   tell(what_if);
-  if (!options.json.empty()) {
-    Json json = Json::parse(study::to_json(diagnosis));
-    json["what_if"] = Json::parse(study::to_json(what_if));
-    write_report(options.json, json_text(json, 2) + "\n");
-  }
+  if (!options.json.empty()) write_report(options.json, study::to_json(diagnosis, what_if));
   return status_done;
 }
 

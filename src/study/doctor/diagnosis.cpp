@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/text/json_text.hpp"
+#include "study/doctor/diagnosis_json.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -109,7 +109,7 @@ std::string conclusion_of(const Diagnosis& diagnosis) {
   return text;
 }
 
-std::string to_json(const Diagnosis& diagnosis) {
+Json json_of(const Diagnosis& diagnosis) {
   Json findings = Json::array();
   for (const SlowCause& finding : diagnosis.findings) {
     Json one = {{"reason", choice_name(finding.reason)}, {"what", finding.what}};
@@ -136,7 +136,9 @@ std::string to_json(const Diagnosis& diagnosis) {
                {"stopped", diagnosis.stopped}};
   if (diagnosis.floor) json["floor"] = json_of(*diagnosis.floor);
   json["findings"] = std::move(findings);
-  return json_text(json, 2) + "\n";
+  return json;
 }
+
+std::string to_json(const Diagnosis& diagnosis) { return json_text(json_of(diagnosis), 2) + "\n"; }
 
 }  // namespace lockstep::study

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/rng.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "study/fit/draws.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -21,11 +21,11 @@ double middle(const std::vector<double>& values) {
 Estimate estimate_difference(const std::vector<double>& differences) {
   constexpr std::uint64_t resamples = 1000;
   check(!differences.empty(), "an estimate without a difference");
-  const auto count = static_cast<std::uint32_t>(differences.size());
-  std::vector<double> medians, drawn(count);
+  std::vector<double> medians, drawn(differences.size());
   for (std::uint64_t sample = 0; sample < resamples; ++sample) {
-    for (std::uint32_t i = 0; i < count; ++i)
-      drawn[i] = differences[below(philox(1, sample, i).word[0], count)];
+    const Draws draws(1, sample);
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      drawn[i] = differences[draws.below(i, differences.size())];
     medians.push_back(middle(drawn));
   }
   std::sort(medians.begin(), medians.end());

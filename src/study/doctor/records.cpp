@@ -17,34 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the newest start's records have for a diagnosis.
-struct Told {
-  std::optional<observe::StartRecord> start;
-  std::vector<observe::RanksRecord> ranks;
-  std::vector<observe::EpochRecord> epochs;
-  double checkpoints_ms = 0;  ///< that the run waited for, over all its steps
-  std::uint64_t steps = 0;    ///< of `ranks`
-};
-
-Told read_told(const fs::path& metrics) {
-  Told told;
-  observe::read_records(metrics, [&](const observe::Record& record) {
-    if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
-      told = {};
-      told.start = *start;
-    } else if (const auto* ranks = std::get_if<observe::RanksRecord>(&record)) {
-      told.ranks.push_back(*ranks);
-      told.steps += ranks->steps;
-    } else if (const auto* epoch = std::get_if<observe::EpochRecord>(&record)) {
-      told.epochs.push_back(*epoch);
-    } else if (const auto* saved = std::get_if<observe::CheckpointRecord>(&record)) {
-      told.checkpoints_ms += saved->blocked_ms;
-    }
-    return true;
-  });
-  return told;
-}
-
 double step_ms_of(const observe::RanksRecord& record) {
   std::vector<double> totals;
   for (const observe::StepTimes& times : times_of(record)) totals.push_back(times.total_ms());
@@ -53,7 +25,7 @@ double step_ms_of(const observe::RanksRecord& record) {
 
 /// The median over the epochs, from the least to the most of them.
 template <class Of>
-Estimate over_epochs(const Told& told, Of of) {
+Estimate over_epochs(const NewestStart& told, Of of) {
   std::vector<double> values;
   for (const observe::RanksRecord& record : told.ranks) values.push_back(of(record));
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
@@ -61,7 +33,7 @@ Estimate over_epochs(const Told& told, Of of) {
 }
 
 /// The rank that is most late in the newest epoch, by what it computes itself.
-SlowCause slow_rank(const Told& told) {
+SlowCause slow_rank(const NewestStart& told) {
   const auto late = [](const observe::RanksRecord& record) {
     double most_ms = 0;
     for (const observe::Straggler& one : observe::find_stragglers(times_of(record), 0))
@@ -83,7 +55,7 @@ SlowCause slow_rank(const Told& told) {
 }
 
 /// Amortised over the steps of all recorded epochs.
-SlowCause monitoring(const Told& told) {
+SlowCause monitoring(const NewestStart& told) {
   double validation_ms = 0;
   for (const observe::EpochRecord& epoch : told.epochs) validation_ms += epoch.validation_ms;
   const auto steps = static_cast<double>(told.steps);
@@ -99,20 +71,40 @@ SlowCause monitoring(const Told& told) {
 
 }  // namespace
 
-Diagnosis diagnose_records(const fs::path& run) {
+NewestStart read_newest_start(const fs::path& run) {
   const train::RunDirectory directory(run);
   require(fs::exists(directory.metrics()),
           fmt::format("{} is not a run's folder: it has no metrics.jsonl", run.string()));
-  const Told told = read_told(directory.metrics());
-  require(told.start.has_value() && !told.ranks.empty(),
+  NewestStart told;
+  bool started = false;
+  observe::read_records(directory.metrics(), [&](const observe::Record& record) {
+    if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
+      told = {};
+      told.start = *start;
+      started = true;
+    } else if (const auto* ranks = std::get_if<observe::RanksRecord>(&record)) {
+      told.ranks.push_back(*ranks);
+      told.steps += ranks->steps;
+    } else if (const auto* epoch = std::get_if<observe::EpochRecord>(&record)) {
+      told.epochs.push_back(*epoch);
+    } else if (const auto* saved = std::get_if<observe::CheckpointRecord>(&record)) {
+      told.checkpoints_ms += saved->blocked_ms;
+    }
+    return true;
+  });
+  require(started && !told.ranks.empty(),
           fmt::format("{}: its newest start has not recorded how its ranks spent an epoch yet",
                       directory.metrics().string()));
+  return told;
+}
+
+Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
   Diagnosis diagnosis;
   diagnosis.source = fmt::format("by the records of {}", run.string());
   diagnosis.step_ms = over_epochs(told, step_ms_of).ms;
-  diagnosis.batch = told.start->batch;
-  diagnosis.steps_per_epoch = told.start->steps_per_epoch;
-  diagnosis.devices = static_cast<double>(told.start->ranks);
+  diagnosis.batch = told.start.batch;
+  diagnosis.steps_per_epoch = told.start.steps_per_epoch;
+  diagnosis.devices = static_cast<double>(told.start.ranks);
   const auto add = [&](SlowCause finding) { diagnosis.findings.push_back(std::move(finding)); };
   add({.reason = SlowReason::input,
        .what = "the rank that waits longest for rows",

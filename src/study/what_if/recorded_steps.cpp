@@ -22,24 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_epochs = 30;  // the newest
 
-struct Kept {
-  std::optional<observe::StartRecord> start;
-  std::vector<observe::RanksRecord> ranks;
-};
-
-Kept read_kept(const fs::path& metrics) {
-  Kept kept;
-  observe::read_records(metrics, [&](const observe::Record& record) {
-    if (const auto* start = std::get_if<observe::StartRecord>(&record)) kept = {*start, {}};
-    if (const auto* ranks = std::get_if<observe::RanksRecord>(&record))
-      kept.ranks.push_back(*ranks);
-    return true;
-  });
-  if (kept.ranks.size() > most_epochs)
-    kept.ranks.erase(kept.ranks.begin(), kept.ranks.end() - most_epochs);
-  return kept;
-}
-
 /// As the newest start followed it.
 config::Config config_of(const train::RunDirectory& run) {
   config::Config config;
@@ -111,34 +93,31 @@ bool took_trace(const fs::path& run, const observe::StartRecord& start, Recorded
   return false;
 }
 
-void take_epochs(const Kept& kept, RecordedSteps& found) {
-  found.basis = fmt::format("the means of {}", counted(kept.ranks.size(), "epoch"));
-  for (const observe::RanksRecord& record : kept.ranks) found.steps.push_back(times_of(record));
+void take_epochs(const NewestStart& records, RecordedSteps& found) {
+  const std::size_t epochs = std::min(records.ranks.size(), most_epochs);
+  found.basis = fmt::format("the means of {}", counted(epochs, "epoch"));
+  for (auto one = records.ranks.end() - static_cast<std::ptrdiff_t>(epochs);
+       one != records.ranks.end(); ++one)
+    found.steps.push_back(times_of(*one));
 }
 
-void read_steps(const train::RunDirectory& run, const Kept& kept, RecordedSteps& found) {
+void read_steps(const train::RunDirectory& run, const NewestStart& records, RecordedSteps& found) {
   const config::Config config = config_of(run);
-  found.batch = kept.start->batch;
+  found.batch = records.start.batch;
   found.not_known = other_exchange(config);
   if (!found.not_known.empty()) return;
-  if (took_trace(run.root(), *kept.start, found)) return;
+  if (took_trace(run.root(), records.start, found)) return;
   found.micro_batches = config.accumulate;
-  found.buckets = buckets_of(config, *kept.start);
-  take_epochs(kept, found);
+  found.buckets = buckets_of(config, records.start);
+  take_epochs(records, found);
 }
 
 }  // namespace
 
-RecordedSteps read_recorded_steps(const fs::path& path) {
-  const train::RunDirectory run(path);
+RecordedSteps read_recorded_steps(const fs::path& path, const NewestStart& records) {
   RecordedSteps found;
-  const Kept kept = read_kept(run.metrics());
-  if (!kept.start || kept.ranks.empty()) {
-    found.not_known = "its newest start has not recorded how its ranks spent an epoch yet";
-    return found;
-  }
   try {
-    read_steps(run, kept, found);
+    read_steps(train::RunDirectory(path), records, found);
   } catch (const InputError& error) {  // of a file that the table of costs does not need
     found.not_known = error.what();
   }

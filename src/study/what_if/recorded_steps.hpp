@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/observe/records.hpp"
+#include "lockstep/study/doctor/records.hpp"
 
 namespace lockstep::study {
 
@@ -32,9 +33,9 @@ struct RecordedSteps {
   bool traced() const { return !moves_ms.empty(); }
 };
 
-/// Of the run's newest start. A file that is missing or damaged, and a way of training that has no
-/// such steps, are reasons in `not_known`; throws InputError when metrics.jsonl cannot be read.
-RecordedSteps read_recorded_steps(const std::filesystem::path& run);
+/// A file that is missing or damaged, and a way of training that has no such steps, are reasons in
+/// `not_known`. REQUIRES: the records of this run.
+RecordedSteps read_recorded_steps(const std::filesystem::path& run, const NewestStart& records);
 
 /// Steps and buckets from a timeline that train::StepTrace wrote for `start`, into `found`. Returns
 /// why it does not serve; empty when it does. Throws InputError naming the file when it is damaged.

@@ -284,8 +284,8 @@ class Suppositions {
 
 }  // namespace
 
-WhatIf suppose(const std::filesystem::path& run) {
-  const RecordedSteps recorded = read_recorded_steps(run);
+WhatIf suppose(const std::filesystem::path& run, const NewestStart& records) {
+  const RecordedSteps recorded = read_recorded_steps(run, records);
   WhatIf result{.basis = recorded.basis,
                 .not_known = recorded.not_known,
                 .batch = recorded.batch,

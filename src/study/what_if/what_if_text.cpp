@@ -2,10 +2,9 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/study/what_if/what_if.hpp"
+#include "study/doctor/diagnosis_json.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -44,6 +43,18 @@ Json json_of(const WhatIf& what_if, const Supposition& one) {
   return json;
 }
 
+Json json_of(const WhatIf& what_if) {
+  if (!what_if.not_known.empty())
+    return {{"not_known", what_if.not_known}, {"limits", what_if.limits}};
+  Json all = Json::array();
+  for (const Supposition& one : what_if.all) all.push_back(json_of(what_if, one));
+  return {{"basis", what_if.basis},
+          {"step_ms", what_if.step_ms},
+          {"simulated_ms", what_if.simulated_ms},
+          {"limits", what_if.limits},
+          {"suppositions", std::move(all)}};
+}
+
 }  // namespace
 
 std::string heading_of(const WhatIf& what_if) {
@@ -79,18 +90,9 @@ std::string limits_of(const WhatIf& what_if) {
          "them\n";
 }
 
-std::string to_json(const WhatIf& what_if) {
-  if (!what_if.not_known.empty()) {
-    Json json = {{"not_known", what_if.not_known}, {"limits", what_if.limits}};
-    return json_text(json, 2) + "\n";
-  }
-  Json all = Json::array();
-  for (const Supposition& one : what_if.all) all.push_back(json_of(what_if, one));
-  Json json = {{"basis", what_if.basis},
-               {"step_ms", what_if.step_ms},
-               {"simulated_ms", what_if.simulated_ms},
-               {"limits", what_if.limits},
-               {"suppositions", std::move(all)}};
+std::string to_json(const Diagnosis& diagnosis, const WhatIf& what_if) {
+  Json json = json_of(diagnosis);
+  json["what_if"] = json_of(what_if);
   return json_text(json, 2) + "\n";
 }
 

@@ -41,7 +41,7 @@ struct Run {
     write_file(folder.path / "metrics.jsonl", lines);
     write_file(folder.path / "config.toml", toml);
   }
-  WhatIf supposed() const { return suppose(folder.path); }
+  WhatIf supposed() const { return suppose(folder.path, read_newest_start(folder.path)); }
 };
 
 const Supposition& find(const WhatIf& what_if, const std::string& what) {
@@ -178,7 +178,7 @@ TEST_CASE("what cannot be known says why, and is no number", "[what_if]") {
   const auto why = [](const Run& run) {
     const WhatIf what_if = run.supposed();
     CHECK(table_of(what_if).empty());
-    CHECK_THAT(to_json(what_if), Contains("not_known") && !Contains("gain_ms"));
+    CHECK_THAT(to_json(Diagnosis{}, what_if), Contains("not_known") && !Contains("gain_ms"));
     return heading_of(what_if);
   };
   CHECK_THAT(why(Run({slow_backward()}, "[sync]\ngossip = true\n")), Contains("sync.gossip"));
@@ -191,5 +191,5 @@ TEST_CASE("what cannot be known says why, and is no number", "[what_if]") {
   CHECK_THAT(why(Run({odd})), Contains("were recorded"));
   const WhatIf alone = Run({{{.forward_ms = 10, .backward_ms = 20}}}).supposed();
   CHECK(find(alone, "10 times the network").not_known == "there is one rank");
-  CHECK_THAT(to_json(alone), Contains("\"not_known\": \"there is one rank\""));
+  CHECK_THAT(to_json(Diagnosis{}, alone), Contains("\"not_known\": \"there is one rank\""));
 }

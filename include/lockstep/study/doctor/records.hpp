@@ -1,14 +1,29 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <vector>
 
+#include "lockstep/observe/records.hpp"
 #include "lockstep/study/doctor/diagnosis.hpp"
 
 namespace lockstep::study {
 
-/// What a run's own records say about the same reasons; what they cannot say is not measured. Reads
-/// only. Intervals span the epochs of the newest start. Throws InputError when `run` is not a run's
-/// folder, or has no record of an epoch's ranks yet.
-Diagnosis diagnose_records(const std::filesystem::path& run);
+/// What a run's records say of the steps of its newest start.
+struct NewestStart {
+  observe::StartRecord start;
+  std::vector<observe::RanksRecord> ranks;  ///< of each epoch; some
+  std::vector<observe::EpochRecord> epochs;
+  double checkpoints_ms = 0;  ///< that the run waited for, over all its steps
+  std::uint64_t steps = 0;    ///< of `ranks`
+};
+
+/// Reads only. Throws InputError when `run` is not a run's folder, or has no record of an epoch's
+/// ranks yet.
+NewestStart read_newest_start(const std::filesystem::path& run);
+
+/// What these records of `run` say about the same reasons; what they cannot say is not measured.
+/// Intervals span the epochs.
+Diagnosis diagnose_records(const std::filesystem::path& run, const NewestStart& records);
 
 }  // namespace lockstep::study

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/study/doctor/diagnosis.hpp"
+#include "lockstep/study/doctor/records.hpp"
 
 namespace lockstep::study {
 
@@ -38,14 +39,15 @@ struct WhatIf {
 /// in all and in each part of a step (of the 16 ranks that lose most), no waiting for rows, twice
 /// as fast devices, 10 times the network. From the timeline of `trace` where ranks on CPUs wrote
 /// one, else from the means of epochs and the network's shape. Reads only. What a file lacks, or a
-/// damaged file, is a reason in `not_known`; throws InputError when metrics.jsonl cannot be read.
-WhatIf suppose(const std::filesystem::path& run);
+/// damaged file, is a reason in `not_known`. REQUIRES: the records of this run.
+WhatIf suppose(const std::filesystem::path& run, const NewestStart& records);
 
 std::string heading_of(const WhatIf& what_if);
 /// The table's rows, the first of them its heads: what is worth 1 % of a step, and what is of all
 /// ranks. Empty where nothing is known.
 std::vector<std::vector<std::string>> table_of(const WhatIf& what_if);
 std::string limits_of(const WhatIf& what_if);  ///< a line for each, with line ends
-std::string to_json(const WhatIf& what_if);
+/// The diagnosis as its own to_json() writes it, with `what_if` in addition.
+std::string to_json(const Diagnosis& diagnosis, const WhatIf& what_if);
 
 }  // namespace lockstep::study
