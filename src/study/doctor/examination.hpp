@@ -43,6 +43,7 @@ class Examination {
   std::string describe_rows() const;
   void examine_wire(train::Trainer& small);
   void examine_skew(train::Trainer& small, train::Trainer& silent);
+  double agreement_ms();
   void judge_stolen(std::size_t rank);
   void explain(std::size_t rank, double ms);
   void judge_sharing();

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
@@ -38,6 +40,10 @@ Disturbance read_trouble(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   return {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
 }
+
+/// Of what ranks wait for, from which on the network's latency is the reason: a step has several
+/// exchanges.
+constexpr double least_latency_share = 0.2;
 
 /// How often the sums that a step makes are all-reduces of its gradients.
 bool sums_alike(reduce::ExchangeKind kind) {
@@ -119,6 +125,18 @@ void Examination::examine_wire(train::Trainer& small) {
   add(std::move(finding));
 }
 
+/// The least time in which ranks agree on a number: the network's latency, some times over.
+double Examination::agreement_ms() {
+  constexpr int times = 20;
+  double least_ms = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) {
+    const double began_ms = now_ms();
+    control_.max({0.0}, "an agreement of the doctor");
+    least_ms = std::min(least_ms, now_ms() - began_ms);
+  }
+  return least_ms;
+}
+
 /// Sums of 4 bytes, where all wait for the slowest, against each rank's own time without any.
 void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   if (over()) return not_measured(SlowReason::communication, "waiting for other ranks", why_over());
@@ -129,6 +147,7 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   const auto slow = std::max_element(alone_ms.begin(), alone_ms.end());
   const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
   const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
+  const double agreement = agreement_ms();
   SlowCause finding{.reason = SlowReason::communication,
                     .what = "waiting for other ranks, which are late in turns",
                     .cost = found.difference,
@@ -140,6 +159,12 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
         posts_.at(rank).host, *slow, usual_ms);
     finding.change = fmt::format("look at {} (lockstep preflight)", posts_.at(rank).host);
     late_ = Late{diagnosis_.findings.size(), rank};
+  } else if (agreement >= least_latency_share * found.difference.ms) {
+    finding.what = fmt::format(
+        "waiting for the network, not for ranks: even sums of 4 bytes wait, and an agreement of "
+        "all ranks alone takes {:.2f} ms",
+        agreement);
+    finding.change = "nodes that are nearer to each other, or larger batches for fewer steps";
   }
   add(std::move(finding));
 }
