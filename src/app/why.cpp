@@ -1,4 +1,6 @@
 #include <memory>
+#include <sstream>
+#include <string>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -17,10 +19,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What Slurm's accounting says of the job; empty without a job, accounting, or an answer in 10 s.
+/// What Slurm says of the job. Its controller knows a job for some minutes after its end, also that
+/// it was preempted, which a job that then ended in time has not as its state. Accounting, where
+/// there is one, knows it for ever. Empty without a job, or an answer in 10 s.
 std::string slurm_state_of(const std::string& job) {
   if (!whole_number<std::uint64_t>(job)) return "";
-  return cluster::ask_slurm(fmt::format("sacct -n -P -X -j {} -o State", job));
+  std::istringstream known(
+      cluster::ask_slurm(fmt::format("squeue -h -t all -j {} -O State:30,PreemptTime:30", job)));
+  std::string state, preempted;
+  known >> state >> preempted;
+  if (!preempted.empty() && preempted != "N/A") return "PREEMPTED";
+  const std::string booked = cluster::ask_slurm(fmt::format("sacct -n -P -X -j {} -o State", job));
+  return booked.empty() ? state : booked;
 }
 
 int run(Launch& launch, const std::string& path, bool json) {

@@ -15,6 +15,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/liveness/process_state.hpp"
 
 namespace lockstep::liveness {
 namespace {
@@ -56,6 +57,8 @@ std::string post_mortem(const Roster& roster, const Cause& cause, int told_by) {
            {"told_by_rank", told_by},
            {"missing", cause.missing}};
   if (!cause.leave_out.empty()) all["leave_out"] = join(cause.leave_out, ",");
+  // On the node of rank `told_by`.
+  if (const std::uint64_t kills = memory_kills(); kills > 0) all["memory_kills"] = kills;
   all["ranks"] = std::move(ranks);
   return json_text(all, 2) + "\n";
 }

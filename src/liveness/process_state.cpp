@@ -23,7 +23,20 @@ std::string value_of(const std::string& status, const std::string& name) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
+/// Of all times.
+std::uint64_t memory_kills_so_far() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  for (std::uint64_t value = 0; file >> name >> value;)
+    if (name == "oom_kill") return value;
+  return 0;
+}
+
+const std::uint64_t memory_kills_before = memory_kills_so_far();
+
 }  // namespace
+
+std::uint64_t memory_kills() { return memory_kills_so_far() - memory_kills_before; }
 
 ProcessId own_process() {
   struct stat space {};

@@ -21,6 +21,10 @@ std::string trouble_of(const ProcessId& process);
 /// Whether trouble_of() says that the process has ended.
 bool has_ended(const ProcessId& process);
 
+/// Processes of this machine that its kernel has ended for lack of memory since this one began; 0
+/// where it does not count them.
+std::uint64_t memory_kills();
+
 /// The same as trouble_of() from the text of the process's /proc/N/status.
 std::string trouble_in(const std::string& status);
 

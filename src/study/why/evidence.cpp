@@ -8,6 +8,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/course.hpp"
+#include "lockstep/observe/summary.hpp"
 #include "lockstep/study/why/why.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
@@ -31,8 +32,16 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
     const auto json = nlohmann::json::parse(read_text(path));
     // The file has whole seconds.
     if (utc_ms(json.at("time").get<std::string>()) + 1000 <= since_ms) return std::nullopt;
-    EndEvidence::PostMortem found{json.at("reason").get<std::string>(),
-                                  json.value("leave_out", std::string())};
+    EndEvidence::PostMortem found{.reason = json.at("reason").get<std::string>(),
+                                  .leave_out = json.value("leave_out", std::string()),
+                                  .told_by = json.value("told_by_rank", 0),
+                                  .missing = json.value("missing", std::vector<int>())};
+    const auto host_of = [&](int rank) {
+      return json.at("ranks").at(static_cast<std::size_t>(rank)).at("host").get<std::string>();
+    };
+    for (const int rank : found.missing)
+      if (host_of(rank) == host_of(found.told_by))
+        found.memory_kills = json.value("memory_kills", std::uint64_t{0});
     for (const auto& rank : json.at("ranks"))
       if (rank.contains("process"))
         found.troubles.push_back(fmt::format("rank {} on {}: {}", rank.at("rank").get<int>(),
@@ -40,6 +49,24 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
                                              rank.at("process").get<std::string>()));
     return found;
   } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+/// What the summary says of this start's end: where metrics.jsonl could not be written any more, it
+/// alone does. Empty for an older or a damaged one.
+std::optional<observe::EndRecord> end_in_summary(const fs::path& path,
+                                                 const observe::StartRecord& start) {
+  try {
+    const observe::Summary summary = observe::read_summary(path);
+    if (summary.start.time_ms != start.time_ms) return std::nullopt;
+    return observe::EndRecord{.status = summary.status,
+                              .reason = summary.reason,
+                              .steps = summary.steps,
+                              .epochs = summary.epochs,
+                              .seconds = summary.seconds,
+                              .time_ms = summary.ended_ms};
+  } catch (const InputError&) {
     return std::nullopt;
   }
 }
@@ -69,6 +96,8 @@ EndEvidence read_end_evidence(const fs::path& path, const observe::Course& cours
     evidence.steps = std::max(evidence.steps, evidence.start->from_step);
   }
   evidence.last_ms = course.newest_ms;
+  if (!evidence.end && evidence.start)
+    evidence.end = end_in_summary(run.summary(), *evidence.start);
   evidence.locked = train::RunLock::held(run);
   const std::uint64_t since_ms = evidence.start ? evidence.start->time_ms : 0;
   for (const auto& entry : fs::directory_iterator(path)) {

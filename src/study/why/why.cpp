@@ -25,6 +25,7 @@ constexpr std::array signs = {
     Sign{"bad_alloc", RunEnding::out_of_memory},
     Sign{"out of memory", RunEnding::out_of_memory},
     Sign{"Cannot allocate memory", RunEnding::out_of_memory},
+    Sign{"unable to allocate memory", RunEnding::out_of_memory},  // HDF5
     Sign{"training diverged", RunEnding::diverged},
     Sign{"training has diverged", RunEnding::diverged},
     Sign{"ranks diverged at step", RunEnding::disagreement},
@@ -88,6 +89,29 @@ Why of_end_record(const EndEvidence& evidence, const std::string& slurm_state) {
   return {ending_in(end.reason).value_or(RunEnding::unknown), end.reason, ""};
 }
 
+/// Whether two ranks lived long enough to report each other as silent: then not they, but what is
+/// between them has failed.
+bool cut_off_from_each_other(const EndEvidence::PostMortem& one,
+                             const EndEvidence::PostMortem& other) {
+  const auto misses = [](const EndEvidence::PostMortem& a, const EndEvidence::PostMortem& b) {
+    return std::find(a.missing.begin(), a.missing.end(), b.told_by) != a.missing.end() &&
+           told(a).find("silent for") != std::string::npos &&
+           told(a).find("it is stopped") == std::string::npos;
+  };
+  return misses(one, other) && misses(other, one);
+}
+
+std::string of_a_cut(const std::vector<EndEvidence::PostMortem>& all) {
+  for (const auto& one : all)
+    for (const auto& other : all)
+      if (one.told_by < other.told_by && cut_off_from_each_other(one, other))
+        return fmt::format(
+            "ranks {} and {} each report the other as silent: the network between them is broken; "
+            "{}",
+            one.told_by, other.told_by, told(one));
+  return "";
+}
+
 /// Ranks report what they saw; the most certain of their causes counts.
 Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state) {
   const auto certainty = [](const EndEvidence::PostMortem& one) {
@@ -97,10 +121,19 @@ Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state)
   const auto best =
       std::max_element(evidence.post_mortems.begin(), evidence.post_mortems.end(),
                        [&](const auto& a, const auto& b) { return certainty(a) < certainty(b); });
-  RunEnding ending = ending_in(told(*best)).value_or(RunEnding::unknown);
-  // A rank that is gone is what others see of these.
-  if (certainty(*best) < 2) ending = ending_of(slurm_state).value_or(ending);
+  const RunEnding ending = ending_in(told(*best)).value_or(RunEnding::unknown);
   Why why{ending, told(*best), ""};
+  if (certainty(*best) < 2) {
+    // A rank that is gone is what others see of these.
+    if (const std::string cut = of_a_cut(evidence.post_mortems); !cut.empty())
+      why = {RunEnding::network, cut, ""};
+    else if (why.ending == RunEnding::lost_rank && best->memory_kills > 0)
+      why = {RunEnding::out_of_memory,
+             fmt::format("{}; meanwhile its node's kernel ended processes for lack of memory ({})",
+                         why.what, best->memory_kills),
+             ""};
+    why.ending = ending_of(slurm_state).value_or(why.ending);
+  }
   if (!best->leave_out.empty()) why.advice = fmt::format("start it without {}; ", best->leave_out);
   return why;
 }

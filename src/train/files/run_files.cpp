@@ -61,7 +61,7 @@ void RunFiles::claim(const RunStart& start) {
                       "--out",
                       directory_.root().string()));
   take_generation(start.progress.step);
-  if (control_.world() > 1) liveness::reserve_post_mortem(directory_.root(), control_.world());
+  liveness::reserve_post_mortem(directory_.root(), control_.world());
 }
 
 StartNotice RunFiles::this_start(std::uint64_t step) const {
@@ -196,6 +196,17 @@ void RunFiles::write_summary(const observe::Summary& summary) {
   if (!is_root()) return;
   if (summary.finished()) liveness::release_post_mortem(directory_.root());
   write_text_atomically(directory_.summary(), observe::to_json(summary));
+}
+
+void RunFiles::leave_post_mortem(const std::string& reason) const {
+  if (control_.world() > 1) return;
+  try {
+    const liveness::Roster alone({spec_.allocation.host});
+    liveness::write_post_mortem(directory_.root(), 0,
+                                liveness::post_mortem(alone, {.reason = reason}, 0));
+  } catch (const std::exception&) {
+    return;  // the reason itself is what counts, and is told
+  }
 }
 
 }  // namespace lockstep::train

@@ -81,6 +81,9 @@ class RunFiles {
   void finish_saving();
   /// summary.json, which says whether the run is finished.
   void write_summary(const observe::Summary& summary);
+  /// For a run of one rank that can write neither an end nor a summary, as on a full disk; of
+  /// several ranks, the heartbeat writes it. Throws nothing.
+  void leave_post_mortem(const std::string& reason) const;
 
  private:
   bool is_root() const { return control_.rank() == 0; }

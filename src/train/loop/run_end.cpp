@@ -64,11 +64,15 @@ void RunLoop::record_failure(const std::exception& error) {
   try {
     if (diverged) finish_saves();  // all ranks find it in the same step
     files_.require_newest();
+  } catch (const std::exception&) {
+    return;
+  }
+  try {
     files_.records().write(ledger_.record_alone(progress_.epoch + 1, progress_.step));
     const auto end = record_end(diverged ? "diverged" : "failed", error.what());
     if (is_root()) write_summary(end, static_cast<double>(peak_resident_bytes()));
   } catch (const std::exception&) {
-    return;
+    files_.leave_post_mortem(error.what());
   }
 }
 

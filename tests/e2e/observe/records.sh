@@ -104,6 +104,9 @@ if mount -t tmpfs -o size=3m tmpfs full 2>/dev/null; then
     (($(grep -c 'No space' <<<"$said") == 1)) &&
     { ! grep -q '"kind":"end"' full/run/metrics.jsonl || ended full/run failed 'No space left'; }
   verdict $? 'a full disk is named once, with or without room for the end'
+  run "$LOCKSTEP" why full/run
+  ((status == 0)) && says '^disk full: .*No space left'
+  verdict $? 'a run of one rank leaves word of a full disk, which why reads'
   umount full
 else
   echo "SKIP $law: no small file system can be mounted here"

@@ -62,6 +62,9 @@ TEST_CASE("of what ranks report, the most certain cause counts", "[why]") {
   CHECK(ending(told({lost})) == RunEnding::lost_rank);
   CHECK(ending(told({lost}), "OUT_OF_MEMORY") == RunEnding::out_of_memory);
   CHECK(ending(told({lost}), "NODE_FAIL") == RunEnding::lost_rank);
+  EndEvidence short_of_memory = told({lost});
+  short_of_memory.post_mortems[0].memory_kills = 1;
+  CHECK(ending(short_of_memory) == RunEnding::out_of_memory);
   CHECK(ending(told({lost}), "FAILED") == RunEnding::lost_rank);
   CHECK(ending(told({lost,
                      "the network between n1 (rank 0) and n2 (rank 2) is broken: they do not "
@@ -74,6 +77,21 @@ TEST_CASE("of what ranks report, the most certain cause counts", "[why]") {
   asleep.post_mortems[0].leave_out = "n1";
   CHECK(ending(asleep) == RunEnding::file_system);
   CHECK_THAT(why_it_ended(asleep, "").advice, Contains("start it without n1"));
+}
+
+TEST_CASE("two ranks that report each other as silent were cut off by the network", "[why]") {
+  EndEvidence both = told({"2 of 4 ranks missing: rank 2 on n2 (silent for 21 s), rank 3 on n2",
+                           "2 of 4 ranks missing: rank 0 on n1 (silent for 21 s), rank 1 on n1"});
+  both.post_mortems[0].missing = {2, 3};
+  both.post_mortems[1].missing = {0, 1};
+  both.post_mortems[1].told_by = 2;
+  CHECK(ending(both) == RunEnding::network);
+  CHECK_THAT(why_it_ended(both, "").what, Contains("ranks 0 and 2"));
+  EndEvidence continued = both;
+  continued.post_mortems[0].troubles = {"rank 2 on n1: it is stopped"};
+  CHECK(ending(continued) == RunEnding::lost_rank);
+  both.post_mortems[1].missing = {1};
+  CHECK(ending(both) == RunEnding::lost_rank);
 }
 
 TEST_CASE("a run that left no word was killed, unless Slurm knows more", "[why]") {

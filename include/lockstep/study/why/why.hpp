@@ -40,6 +40,10 @@ struct EndEvidence {
     std::string reason;
     std::string leave_out = {};           ///< nodes, with commas between them
     std::vector<std::string> troubles{};  ///< of processes: "rank 3 on n2: it is stopped"
+    int told_by = 0;                      ///< the rank that wrote it
+    std::vector<int> missing{};           ///< the ranks that it had lost
+    /// Processes that its node's kernel, also of one of these ranks, ended for lack of memory.
+    std::uint64_t memory_kills = 0;
   };
   std::optional<observe::StartRecord> start;
   std::optional<observe::EndRecord> end;  ///< of that start
