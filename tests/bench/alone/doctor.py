@@ -26,7 +26,7 @@ SECONDS = 60  # of an examination
 STEPS_BEFORE = 10
 NEAR_MS, NEAR_SHARE = 2, 0.15
 CPU = ('--model', 'resnet20', '--data.workers', 1)
-CLOCK = ('--backend', 'clock', '--data.workers', 1)
+CLOCK = ('--backend', 'clock', '--threads', 1, '--data.workers', 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +49,12 @@ CASES = {
     'reads': Case('input pipeline', 'wait for rows', (*CLOCK, '--clock.row-ms', 2, '--batch', 16),
                   steps=60, fault=lambda data: faults.slow_reads(data, 10000)),
     'augmentation': Case('input pipeline', 'wait for rows',
-                         (*CLOCK, '--clock.row-ms', 1, '--batch', 32, '--data.crop', 64),
+                         (*CLOCK, '--clock.row-ms', 1, '--batch', 32, '--data.size', 64),
                          steps=60, large=True,
                          wrong=('--data.randaugment', 8, '--data.brightness', 0.4, '--data.hue',
                                 0.4, '--data.saturation', 0.4)),
     'workers': Case('input pipeline', 'wait for rows',
-                    ('--backend', 'clock', '--clock.row-ms', 0.3, '--batch', 32, '--data.crop', 96),
+                    (*CLOCK[:4], '--clock.row-ms', 0.3, '--batch', 32, '--data.size', 96),
                     steps=60, large=True, wrong=('--data.workers', 1), right=('--data.workers', 2)),
     'netem': Case('communication', 'network', (*CLOCK, '--clock.row-ms', 2, '--batch', 32), ranks=2,
                   nodes=True, fault=lambda data: faults.slow_network('3ms')),
