@@ -26,8 +26,6 @@ namespace {
 /// A case that computes gets more of a core than this, also where many others compute; one whose
 /// threads only look at the time now and then gets less.
 constexpr double still_share = 0.005;
-/// One that waits for a core for more than this does not hang: it is starved.
-constexpr double starved_share = 0.3;
 
 double clock_s(clockid_t clock) {
   timespec time{};
@@ -71,48 +69,43 @@ std::vector<std::string> numbers_in(const char* folder) {
   return names;
 }
 
-/// How long a thread, or the main one of a process, was ready to run and got no core.
-double waited_s(const std::string& folder) {
-  std::ifstream file(folder + "/schedstat");
-  double on_core_ns = 0, waited_ns = 0;
-  file >> on_core_ns >> waited_ns;
-  return 1e-9 * waited_ns;
-}
-
-/// The folders in /proc of the processes that this one has started, and they, that still run.
-std::map<std::string, Stat> descendants() {
+/// Of the processes that this one has started, and they, that still run.
+std::vector<Stat> descendants() {
   std::map<int, Stat> all;
   for (const std::string& name : numbers_in("/proc"))
     all.emplace(std::atoi(name.c_str()), read_stat("/proc/" + name + "/stat"));
-  std::map<std::string, Stat> found;
+  std::vector<Stat> found;
   for (const auto& [pid, stat] : all) {
     int above = stat.parent;
     while (above > 1 && above != getpid() && all.count(above) > 0) above = all[above].parent;
-    if (above == getpid()) found.emplace("/proc/" + std::to_string(pid), stat);
+    if (above == getpid()) found.push_back(stat);
   }
   return found;
 }
 
+/// What this process, without the watchdog's thread, and those that it has started do.
 struct Effort {
-  double on_cores_s = 0, waited_s = 0;
+  double on_cores_s = 0;
+  bool ready = false;  ///< a thread of it, or a main one of theirs, wants a core now
 };
 
-/// Of this process without the watchdog's thread, and of those that it has started.
 Effort effort() {
   rusage children{};
   getrusage(RUSAGE_CHILDREN, &children);
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
-  Effort sum{.on_cores_s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - clock_s(CLOCK_THREAD_CPUTIME_ID) +
+  Effort all{.on_cores_s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - clock_s(CLOCK_THREAD_CPUTIME_ID) +
                            seconds(children.ru_utime) + seconds(children.ru_stime)};
-  for (const std::string& name : numbers_in("/proc/self/task"))
-    sum.waited_s += waited_s("/proc/self/task/" + name);
-  for (const auto& [folder, stat] : descendants()) {
-    sum.on_cores_s += stat.on_core_s;
-    sum.waited_s += waited_s(folder);
+  for (const Stat& stat : descendants()) {
+    all.on_cores_s += stat.on_core_s;
+    all.ready = all.ready || stat.state == 'R';
   }
-  return sum;
+  const std::string own = std::to_string(gettid());
+  for (const std::string& name : numbers_in("/proc/self/task"))
+    if (name != own && read_stat("/proc/self/task/" + name + "/stat").state == 'R')
+      all.ready = true;
+  return all;
 }
 
 /// Each thread: its name, its state, and what the kernel waits for.
@@ -162,18 +155,14 @@ class Watchdog {
   void look(double passed_s) {
     const std::scoped_lock lock(mutex_);
     if (name_.empty()) return;
-    const Effort now = effort();
-    const double on_s = now.on_cores_s;
-    if (fresh_) {
-      began_s_ = on_s;
-      moved_ = now;
-    }
-    unmoved_s_ = fresh_ ? 0 : unmoved_s_ + passed_s;
+    const auto [on_s, ready] = effort();
+    if (fresh_) began_s_ = moved_s_ = on_s;
+    // One that is ready, and hardly gets a core, is kept from it by others.
+    if (!ready) unmoved_s_ += passed_s;
+    if (fresh_) unmoved_s_ = 0;
     fresh_ = false;
-    if (on_s < moved_.on_cores_s || on_s - moved_.on_cores_s > still_share * still_s_ ||
-        now.waited_s < moved_.waited_s ||
-        now.waited_s - moved_.waited_s > starved_share * still_s_) {
-      moved_ = now;
+    if (on_s < moved_s_ || on_s - moved_s_ > still_share * still_s_) {
+      moved_s_ = on_s;
       unmoved_s_ = 0;
     }
     if (unmoved_s_ > still_s_) end("that hung", "was hardly on a core for", unmoved_s_);
@@ -197,8 +186,8 @@ class Watchdog {
   std::string name_;      // empty: nothing is watched
   bool fresh_ = true;     // the case has begun since the last look
   double began_s_ = 0;    // on cores, when the case began
-  Effort moved_;          // when it was last seen to move, or to wait for a core
-  double unmoved_s_ = 0;  // since then
+  double moved_s_ = 0;    // on cores, when it was last seen to move
+  double unmoved_s_ = 0;  // since then, at looks that found no thread ready
 };
 
 Watchdog& watchdog() {

@@ -26,18 +26,24 @@ class Share:
 
     def __init__(self, process):
         self.process = process
-        self.waits = {}  # of each thread, in ns
+        self.times = {}  # of each thread
         self.at = time.monotonic()
 
     def look(self):
         """Of the time since the last look; and what that time was, in seconds."""
-        now, before = time.monotonic(), self.waits
+        now, before = time.monotonic(), self.times
         took, self.at = now - self.at, now
-        self.waits = dict(waits(self.process.pid))
-        longest = max((wait - before.get(thread, wait) for thread, wait in self.waits.items()),
-                      default=0)
-        own = 1 - longest / 1e9 / max(took, 1e-3)
-        return max(min(share_of_all(), own), self.LEAST), took
+        self.times = dict(thread_times(self.process.pid))
+        longest = max((waited(before[thread], new, took) for thread, new in self.times.items()
+                       if thread in before), default=0)
+        return max(min(share_of_all(), 1 - longest / max(took, 1e-3)), self.LEAST), took
+
+
+def waited(before, now, took):
+    """Seconds in which a thread was ready and got no core; the kernel adds them up when it gets one."""
+    if now["ready"] and (before["on core"], before["waits"]) == (now["on core"], now["waits"]):
+        return took
+    return (now["waits"] - before["waits"]) / 1e9
 
 
 def share_of_all():
@@ -48,18 +54,21 @@ def share_of_all():
     return 1.0
 
 
-def waits(pid):
-    """How long each thread of this process, and of those that it started, has waited for a core."""
+def thread_times(pid):
+    """Of each thread of this process, and of those that it started: ns on a core, ns of waiting for
+    one, and whether it wants one now."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return  # it has ended
     for thread in threads:
         words = field(pid, f"task/{thread}/schedstat").split()
-        if len(words) > 1:
-            yield thread, int(words[1])
+        state = field(pid, f"task/{thread}/stat").rpartition(")")[2].split()
+        if len(words) > 1 and state:
+            yield thread, {"on core": int(words[0]), "waits": int(words[1]),
+                           "ready": state[0] == "R"}
         for child in field(pid, f"task/{thread}/children").split():
-            yield from waits(child)
+            yield from thread_times(child)
 
 
 def ends_within(process, seconds):

@@ -123,8 +123,8 @@ TEST_CASE("a case that others keep from the cores is not ended", "[watchdog][slo
   while (!CPU_ISSET(first, &cores)) ++first;
   const std::string busy = "timeout 30 sh -c 'while :; do :; done' & ";
   const std::string one_core = "taskset -p -c " + std::to_string(first) + " $$ > /dev/null; ";
-  const Ended ended =
-      run_cases("[watched-starved]", 4, "trap 'kill 0' EXIT; " + one_core + busy + busy);
+  const Ended ended = run_cases("[watched-starved]", 4,
+                                one_core + busy + "a=$!; " + busy + "trap \"kill $a $!\" EXIT; ");
   INFO(ended.said);
   CHECK_THAT(ended.said, Contains("PASS watched: "));
 }
