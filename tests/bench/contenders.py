@@ -52,15 +52,15 @@ def mpirun():
     return os.environ.get('MPIRUN', 'mpirun').split()
 
 
-def call(command, environment=None):
-    """Runs it to its end; returns its standard output."""
+def call(command, environment=None, statuses=(0,)):
+    """Runs it to its end, which one of these statuses must have; returns its standard output."""
     command = [str(word) for word in command]
     try:
         done = subprocess.run(command, env={**os.environ, **(environment or {})},
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError as error:
         raise Failure(f'{command[0]}: {error.strerror}') from error
-    if done.returncode != 0:
+    if done.returncode not in statuses:
         raise Failure(f'{" ".join(command)}\nended with status {done.returncode}:\n'
                       + (done.stderr or done.stdout)[-2000:])
     return done.stdout

@@ -31,6 +31,16 @@ verdict() {
 # ranks N COMMAND...: starts ranks as users do; more ranks than cores are normal here.
 ranks() { mpirun --oversubscribe --bind-to none -np "$@"; }
 
+# may_trace: whether strace is here and may trace, which on_disk needs.
+may_trace() { command -v strace >/dev/null && strace -f -o /dev/null true 2>/dev/null; }
+# on_disk FOLDER FAULT COMMAND...: runs the command with this fault in its reads of the rows there.
+on_disk() {
+  local shard shards=()
+  for shard in "$1"/*.h5; do shards+=(-P "$PWD/$shard"); done
+  strace -f -qq --seccomp-bpf -o /dev/null -e trace=pread64 "${shards[@]}" -e "inject=pread64:$2" \
+    "${@:3}"
+}
+
 # nightly: true when all tests run, including those that repeat what others show.
 nightly() { [[ ${TIER:-test} == all ]]; }
 

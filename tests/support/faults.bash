@@ -29,7 +29,8 @@ begin() {
   step=$!
   until_it 1200 has_checkpoint
 }
-has_checkpoint() { compgen -G "$run_dir/checkpoints/step-*.h5" >/dev/null; }
+# has_checkpoint [RUN]: without a name, the run that has begun.
+has_checkpoint() { compgen -G "${1:-$run_dir}/checkpoints/step-*.h5" >/dev/null; }
 
 # rank_pid RANK: its process in the scenario's run.
 rank_pid() {

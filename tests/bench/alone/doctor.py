@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable
 
@@ -93,15 +92,6 @@ def pack(large):
     return made / 'train'
 
 
-def start(command, wanted):
-    """Runs it to its end; one of these statuses is right."""
-    words = [str(word) for word in command]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode not in wanted:
-        raise contenders.Failure(f'{" ".join(words)}\nended with status {done.returncode}:\n'
-                                 + (done.stdout + done.stderr)[-2000:])
-
-
 @contextlib.contextmanager
 def launcher(case):
     """The words before a rank's command."""
@@ -123,9 +113,10 @@ def step_ms(case, launch, change, data, options):
     """The mean of the steps of a training."""
     with tempfile.TemporaryDirectory(dir=contenders.build() / 'bench') as folder:
         run = pathlib.Path(folder) / 'run'
-        start(rank_words(case, launch, change, 'train', data, (
+        contenders.call(rank_words(case, launch, change, 'train', data, (
             *options, '--epochs', 100000, '--stop-after', case.steps, '--optim.lr', 0.001,
-            '--checkpoint.every-epochs', 0, '--audit.every-steps', 0, '--out', run)), (3,))
+            '--checkpoint.every-epochs', 0, '--audit.every-steps', 0, '--out', run)),
+            statuses=(3,))
         lines = map(json.loads, (run / 'metrics.jsonl').read_text().splitlines())
         ends = {one['step']: one['time_ms'] for one in lines if one['kind'] == 'step'}
     return (ends[case.steps] - ends[STEPS_BEFORE]) / (case.steps - STEPS_BEFORE)
@@ -135,8 +126,8 @@ def examine(case, launch, change, data, options):
     """The doctor's findings, as its JSON has them."""
     with tempfile.TemporaryDirectory(dir=contenders.build() / 'bench') as folder:
         report = pathlib.Path(folder) / 'report.json'
-        start(rank_words(case, launch, change, 'doctor', data,
-                    (*options, '--seconds', SECONDS, '--json', report)), (0,))
+        contenders.call(rank_words(case, launch, change, 'doctor', data,
+                                   (*options, '--seconds', SECONDS, '--json', report)))
         return json.loads(report.read_text())
 
 

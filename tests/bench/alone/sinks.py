@@ -7,7 +7,6 @@ import pathlib
 import random
 import socket
 import statistics
-import subprocess
 import tempfile
 import threading
 
@@ -69,9 +68,7 @@ def step_ms(data, options, sinks):
                    '--checkpoint.every-epochs', 0, '--audit.every-steps', 0, '--out', run,
                    *options, *more]
         with Scraper(port) as scraper:
-            done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-        if done.returncode != 3:  # stopped
-            raise contenders.Failure((done.stdout + done.stderr)[-2000:])
+            contenders.call(command, statuses=(3,))  # stopped
         if sinks and (scraper.pages == 0 or not list(run.glob('tensorboard/*'))):
             raise contenders.Failure(f'{scraper.pages} pages of metrics; '
                                      f'{sorted(str(one) for one in run.iterdir())}')

@@ -4,7 +4,6 @@
 # so KIND RUN: this is how the run really ended.
 so() { echo "$1=$2" >>truth; }
 begun() { grep -q '"kind":"start"' "$1/metrics.jsonl"; } 2>/dev/null
-there() { compgen -G "$1/checkpoints/step-*.h5" >/dev/null; }
 # train_here RANKS RUN OPTION...: a training of this machine; returns when it has a checkpoint. Sets
 # `process` and, by rank, `pids`.
 train_here() {
@@ -14,7 +13,7 @@ train_here() {
   env --default-signal=INT,HUP "${launcher[@]}" "${train[@]}" "${rows[@]}" --out "$2" "${@:3}" \
     >"${2//\//-}.log" 2>&1 &
   process=$! pids=($!)
-  until_it 1200 there "$2"
+  until_it 1200 has_checkpoint "$2"
   (($1 == 1)) || rank_pids $process
 }
 # on_nodes RUN NODES RANKS OPTION...: as train_here, with that many ranks on each of these nodes
@@ -24,7 +23,7 @@ on_nodes() {
   srun -J "$1" -w "$2" -N"$(tr , '\n' <<<"$2" | wc -l)" --ntasks-per-node="$3" --mpi="$mpi" \
     --kill-on-bad-exit=0 "${train[@]}" "${rows[@]}" --out "$1" "${@:4}" >"$1.log" 2>&1 &
   step=$!
-  until_it 1200 "${ready:-there}" "$1"
+  until_it 1200 "${ready:-has_checkpoint}" "$1"
 }
 # ends_alone: waits for what train_here has started; for two minutes at most.
 ends_alone() {
@@ -198,11 +197,9 @@ frozen() {
   for one in 1 2 3; do so 'file system' ice/run$one; done
 }
 failing_disk() {
-  local one shards=()
-  for one in small/train/*.h5; do shards+=(-P "$PWD/$one"); done
+  local one
   for one in EIO ESTALE; do
-    run strace -f -qq --seccomp-bpf -o /dev/null -e trace=pread64 "${shards[@]}" \
-      -e inject=pread64:error=$one:when=80+ "${train[@]}" "${rows[@]}" --out disk$one \
+    run on_disk small/train error=$one:when=80+ "${train[@]}" "${rows[@]}" --out disk$one \
       "${for_ever[@]}"
     so 'file system' disk$one
   done
@@ -262,7 +259,7 @@ disagreement() {
       --threads 1 --epochs 100000 --audit.every-steps 5 --checkpoint.every-steps 5 --optim.lr 0 \
       --checkpoint.every-epochs 0 --seed $one --out differ$one >differ$one.log 2>&1 &
     process=$!
-    until_it 1200 there differ$one
+    until_it 1200 has_checkpoint differ$one
     rank_pids $process
     file=$(ls differ$one/checkpoints/step-*.h5 | tail -n 1)
     "$LOCKSTEP" export "$file" --to differ$one.safetensors >export.log 2>&1

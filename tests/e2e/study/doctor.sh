@@ -40,12 +40,9 @@ says 'communication .*not measured .*there is one rank' &&
   says 'validation, checkpoints .*not measured' && ! says ' 0\.00 .*not measured'
 verdict $? 'what was not measured says why'
 
-if command -v strace >/dev/null && strace -f -o /dev/null true 2>/dev/null; then
-  shards=()
-  for shard in small/train/*.h5; do shards+=(-P "$PWD/$shard"); done
+if may_trace; then
   # 16 rows of 10 ms and more each; a step of 32 ms.
-  run strace -f -qq --seccomp-bpf -o strace.log -e trace=pread64 "${shards[@]}" \
-    -e inject=pread64:delay_enter=10000 "${clock[@]}" --clock.row-ms 2 --batch 16 --seconds 60 \
+  run on_disk small/train delay_enter=10000 "${clock[@]}" --clock.row-ms 2 --batch 16 --seconds 60 \
     --json disk.json
   ((status == 0)) && says '^first: input pipeline: .* ms wait for rows' &&
     between 110 "$(figure disk.json "f[0]['cost']['ms']")" 200
