@@ -227,30 +227,24 @@ int show_plan(const TopoOptions& options) {
   return 0;
 }
 
-/// Binds the running ranks and reads the binding back. A single process does so without MPI.
+/// Binds the running ranks and reads the binding back.
 int bind_and_verify(const TopoOptions& options, Launch& launch) {
-  const cluster::EnvLookup env = cluster::process_environment();
-  if (cluster::launched(env))
-    launch.start();
-  else
-    launch.rank = cluster::identify(env, std::nullopt);
+  launch.start();
   const cluster::Machine machine = cluster::look_at_machine();
   const device::VisibleGpus seen = device::look_at_gpus();
   const ChosenGpu gpu = choose_gpu(launch.rank, seen.gpus.empty() ? "cpu" : "cuda", true);
   const cluster::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
   const RankBinding mine = observe::rank_binding(bind_rank(plan, gpu.ordinal).report, launch.rank);
-  std::vector<RankBinding> ranks{mine};
-  if (launch.control) {
-    ranks.clear();
-    for (const std::string& json :
-         launch.control->gather_at_root(observe::to_json(mine), "binding report"))
-      ranks.push_back(observe::parse_binding(json));
-  }
-  if (launch.rank.rank == 0)
+  std::vector<RankBinding> ranks;
+  for (const std::string& json :
+       launch.control->gather_at_root(observe::to_json(mine), "binding report"))
+    ranks.push_back(observe::parse_binding(json));
+  if (launch.rank.rank == 0) {
     for (const std::string& line : observe::slow_uploads(ranks)) log::warn(line);
-  print(options, machine, ranks, seen);
+    print(options, machine, ranks, seen);
+  }
   const bool failed = !mine.ok.value_or(false);
-  return (launch.control ? launch.control->any(failed, "binding report") : failed) ? 1 : 0;
+  return launch.control->any(failed, "binding report") ? 1 : 0;
 }
 
 }  // namespace

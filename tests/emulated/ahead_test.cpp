@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/observe/sink.hpp"
@@ -143,7 +144,7 @@ Run run(const Folder& folder, const std::string& name, config::Config config) {
   spec.started_s = now_s();
   const auto backend = make_cuda_backend(0);
   GpuWorld world;
-  SoloControl control;
+  comm::LoneControl control;
   Run result;
   const std::size_t before = emulated::counts().waits;
   try {

@@ -6,6 +6,7 @@
 #include "app/start/start_watch.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "lockstep/comm/worlds/mpi_library.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 #include "lockstep/observe/metrics.hpp"
@@ -17,6 +18,7 @@ void Launch::start(double deadline_s) {
   started = true;
   const cluster::EnvLookup env = cluster::process_environment();
   rank = cluster::identify(env, std::nullopt);
+  if (!cluster::launched(env)) return be_alone();
   if (const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types)) {
     if (doubt->certain && !meet_without_mpi(deadline_s)) throw cluster::LaunchError(doubt->text);
     if (rank.rank == 0)
@@ -32,6 +34,12 @@ void Launch::start(double deadline_s) {
   heartbeat = watch.take_heartbeat(*control);
   if (!heartbeat) heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
   world->ask_first(find_absence());
+}
+
+void Launch::be_alone() {
+  log::set_rank(rank.rank, rank.world);
+  control = std::make_unique<comm::LoneControl>(activity);
+  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
 }
 
 cluster::MpiWorld Launch::mpi_world() const {

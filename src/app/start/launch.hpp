@@ -29,7 +29,9 @@ struct Launch {
   cluster::RankInfo rank;
 
   /// Checks the environment, starts MPI, compares both views of each rank's identity, and tells the
-  /// log which rank speaks. Where srun does not connect the ranks to MPI, they meet without it.
+  /// log which rank speaks. Where srun does not connect the ranks to MPI, they meet without it. A
+  /// process that no launcher started is a world of its own, and starts no MPI: that would take
+  /// 0.3 s, and a daemon.
   /// Throws cluster::LaunchError where neither joins the ranks, and comm::MissingRanks.
   void start(double deadline_s = 60);
   /// In place of start(), for processes that need no others: takes the rank from the environment,
@@ -43,6 +45,7 @@ struct Launch {
   comm::FindAbsence find_absence() const;
 
  private:
+  void be_alone();
   cluster::MpiWorld mpi_world() const;
   liveness::HeartbeatSpec heartbeat_spec(double deadline_s) const;
 };

@@ -85,3 +85,9 @@ run "$LOCKSTEP" eval run
   run "$LOCKSTEP" info run && says '^checkpoints: .* best.h5$' &&
   says '^configuration: .*batch = 16'
 verdict $? "eval of a run takes its best checkpoint and its validation set"
+
+export OMPI_MCA_pml=none-such  # MPI cannot start with it
+run "$LOCKSTEP" train --data.train packed --batch 16 --stop-after 1 --out alone
+((status == 3)) && run ranks 1 "$LOCKSTEP" train --data.train packed --batch 16 --out launched &&
+  ((status != 0)) && says 'none-such'
+verdict $? 'a process that no launcher started starts no MPI'

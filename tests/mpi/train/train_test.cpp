@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "tests/mpi/train/train_fixture.hpp"
@@ -169,7 +170,7 @@ TEST_CASE("evaluation counts every row once, for any ranks, batch and uneven end
   spec.network = trainer.network();
   spec.program = trainer.program_spec();
   spec.program.batch = count;
-  SoloControl nobody;
+  comm::LoneControl nobody;
   const auto want =
       train::Evaluator(spec, *ranks.backend, trainer.parameters(), nobody, set).evaluate(true);
   REQUIRE(on_every_rank(want.rows == count));

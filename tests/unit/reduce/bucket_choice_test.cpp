@@ -4,11 +4,12 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "lockstep/comm/lone_control.hpp"
 #include "tests/support/laws/solo.hpp"
 
 using namespace lockstep::reduce;
 using lockstep::test::SoloCommunicator;
-using lockstep::test::SoloControl;
+using lockstep::comm::LoneControl;
 
 namespace {
 
@@ -41,7 +42,7 @@ TEST_CASE("a network of low latency gets small buckets, a fast and late one larg
 
 TEST_CASE("measured costs are positive numbers, even where nothing moves", "[bucket_choice]") {
   SoloCommunicator communicator;
-  SoloControl control;
+  LoneControl control;
   const AllReduceCost cost = measure_all_reduce(communicator, control);
   CHECK(cost.latency_s > 0);
   CHECK((cost.bytes_per_s > 0 && std::isfinite(cost.bytes_per_s)));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "tests/support/laws/solo.hpp"
@@ -169,7 +170,7 @@ TEST_CASE("the exact exchange has nothing to say, nothing to settle and no state
   const std::vector<float> before = f.gradients;
   { const Settled settled(f.exchange); }
   CHECK((f.gradients == before && f.mirror.calls.empty()));
-  test::SoloControl control;
+  comm::LoneControl control;
   CHECK(f.exchange.save(control).empty());
   CHECK_NOTHROW(load_state(f.exchange, model::CheckpointHeader().exchange, {}, "step-7.h5"));
   CHECK_THROWS_WITH(load_state(f.exchange, "exact", {{"error", "bytes"}}, "step-7.h5"),

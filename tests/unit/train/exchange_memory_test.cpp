@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "lockstep/comm/lone_control.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "lockstep/train/decide/memory_limit.hpp"
@@ -19,7 +20,7 @@ TEST_CASE("what an exchange and an update allocate is counted as a part of the p
   }
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 16, 10));
   const auto backend = backend::make_cpu_backend({});
-  test::SoloControl control;
+  comm::LoneControl control;
   backend::ProgramSpec program;
   program.mean = program.stddev = std::vector<float>(network.input.channels, 0.5f);
   const auto reserved = [&](std::size_t exchange_bytes, std::size_t update_bytes) {
@@ -58,7 +59,7 @@ TEST_CASE("the average and the second moments are counted, once each, also in wh
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet50", 64, 1000));
   const std::size_t weights = nn::numbers(network) * sizeof(float);
   const auto backend = backend::make_cpu_backend({});
-  test::SoloControl control;
+  comm::LoneControl control;
   backend::ProgramSpec program;
   program.mean = program.stddev = std::vector<float>(network.input.channels, 0.5f);
   const auto planned = [&](bool average, bool second_moments) {

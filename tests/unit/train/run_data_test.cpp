@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "tests/support/laws/solo.hpp"
 #include "tests/support/networks/host_device.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
@@ -17,7 +18,7 @@ using namespace lockstep::train;
 using Catch::Matchers::Contains;
 using lockstep::test::Folder;
 using lockstep::test::small_info;
-using lockstep::test::SoloControl;
+using lockstep::comm::LoneControl;
 using lockstep::test::write_shard;
 
 namespace {
@@ -34,7 +35,7 @@ struct Fixture {
 
   Folder folder;
   RunSpec spec;
-  SoloControl control;
+  LoneControl control;
   lockstep::test::HostDevice device;
 };
 

@@ -8,6 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/activity.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/laws/solo.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
@@ -20,7 +21,7 @@ using Catch::Matchers::Contains;
 using lockstep::test::FakeParameters;
 using lockstep::test::Folder;
 using lockstep::test::small_model;
-using lockstep::test::SoloControl;
+using lockstep::comm::LoneControl;
 using lockstep::test::some_header;
 using lockstep::test::write_file;
 
@@ -81,7 +82,7 @@ struct Fixture {
 
   Folder folder;
   RunSpec spec;
-  SoloControl control;
+  LoneControl control;
   FakeParameters parameters{small_model()};
 };
 
