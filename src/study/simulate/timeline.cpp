@@ -47,13 +47,16 @@ struct RankSteps {
 /// Ranks that train together, step after step.
 class Lockstep {
  public:
-  Lockstep(const std::vector<backend::TimedTape>& tapes, const nn::ArenaLayout& layout,
-           std::size_t bucket_bytes, const CostOf& cost)
-      : buckets_(reduce::plan_buckets(layout, bucket_bytes)), now_ms_(tapes.size()), cost_(cost) {
-    for (const backend::TimedTape& tape : tapes) ranks_.emplace_back(tape, layout, buckets_);
+  Lockstep(std::size_t ranks, const nn::ArenaLayout& layout, std::size_t bucket_bytes)
+      : layout_(layout), buckets_(reduce::plan_buckets(layout, bucket_bytes)), now_ms_(ranks) {}
+
+  /// What the steps from this one on are.
+  void take(const std::vector<backend::TimedTape>& tapes) {
+    ranks_.clear();
+    for (const backend::TimedTape& tape : tapes) ranks_.emplace_back(tape, layout_, buckets_);
   }
 
-  std::vector<StepTimeline> step() {
+  std::vector<StepTimeline> step(const CostOf& cost) {
     const std::vector<double> began_ms = now_ms_;
     std::vector<StepTimeline> steps(ranks_.size());
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -62,7 +65,7 @@ class Lockstep {
       now_ms_[r] += ranks_[r].forward_ms + ranks_[r].backward_ms;
     }
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const BucketTimes times = move(b, began_ms);
+      const BucketTimes times = move(b, began_ms, cost);
       for (std::size_t r = 0; r < ranks_.size(); ++r) {
         StepTimeline& step = steps[r];
         step.exposed_ms += std::max(0.0, times.end_ms - now_ms_[r]);
@@ -79,29 +82,31 @@ class Lockstep {
 
  private:
   /// Times on the clock of all ranks.
-  BucketTimes move(std::size_t b, const std::vector<double>& began_ms) {
+  BucketTimes move(std::size_t b, const std::vector<double>& began_ms, const CostOf& cost) {
     BucketTimes times{.bytes = static_cast<double>(buckets_[b].size * sizeof(float))};
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       times.ready_ms = std::max(times.ready_ms, began_ms[r] + ranks_[r].full_ms[b]);
     times.start_ms = std::max(times.ready_ms, free_ms_);
-    const ReduceCost takes = cost_(times.bytes);
+    const ReduceCost takes = cost(times.bytes);
     free_ms_ = times.start_ms + 1e3 * takes.busy_s;
     arrived_ms_ = times.end_ms = std::max(arrived_ms_, free_ms_ + 1e3 * takes.delay_s);
     return times;
   }
 
+  const nn::ArenaLayout& layout_;
   std::vector<reduce::Bucket> buckets_;
   std::vector<RankSteps> ranks_;
   std::vector<double> now_ms_;           ///< by rank, when it has ended its newest step
   double free_ms_ = 0, arrived_ms_ = 0;  ///< of the network
-  const CostOf& cost_;
 };
 
 }  // namespace
 
 StepTimeline simulate_step(const backend::TimedTape& tape, const nn::ArenaLayout& layout,
                            std::size_t bucket_bytes, const CostOf& cost) {
-  return Lockstep({tape}, layout, bucket_bytes, cost).step().front();
+  Lockstep alone(1, layout, bucket_bytes);
+  alone.take({tape});
+  return alone.step(cost).front();
 }
 
 std::vector<StepTimeline> simulate_ranks(const std::vector<backend::TimedTape>& tapes,
@@ -109,10 +114,11 @@ std::vector<StepTimeline> simulate_ranks(const std::vector<backend::TimedTape>& 
                                          const CostOf& cost) {
   constexpr int most_steps = 20;
   constexpr double settled = 1e-9;
-  Lockstep ranks(tapes, layout, bucket_bytes, cost);
-  std::vector<StepTimeline> steps = ranks.step();
+  Lockstep ranks(tapes.size(), layout, bucket_bytes);
+  ranks.take(tapes);
+  std::vector<StepTimeline> steps = ranks.step(cost);
   for (int i = 0; i < most_steps; ++i) {
-    const std::vector<StepTimeline> before = std::exchange(steps, ranks.step());
+    const std::vector<StepTimeline> before = std::exchange(steps, ranks.step(cost));
     const bool same = std::equal(
         steps.begin(), steps.end(), before.begin(), [](const auto& now, const auto& then) {
           return std::abs(now.step_ms() - then.step_ms()) <= settled * now.step_ms();
@@ -120,6 +126,19 @@ std::vector<StepTimeline> simulate_ranks(const std::vector<backend::TimedTape>& 
     if (same) break;
   }
   return steps;
+}
+
+std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
+    const std::vector<std::vector<backend::TimedTape>>& steps, const nn::ArenaLayout& layout,
+    std::size_t bucket_bytes, const std::vector<CostOf>& costs) {
+  std::vector<std::vector<StepTimeline>> timelines;
+  if (steps.empty()) return timelines;
+  Lockstep ranks(steps.front().size(), layout, bucket_bytes);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    ranks.take(steps[i]);
+    timelines.push_back(ranks.step(costs.at(i)));
+  }
+  return timelines;
 }
 
 double slowest_of(std::size_t ranks) {

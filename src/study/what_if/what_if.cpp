@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/base/statistics.hpp"
@@ -45,6 +46,11 @@ double usual_ms(const Ranks& ranks, double StepTimes::*part) {
   return lower_median(std::move(values));
 }
 
+/// REQUIRES: one at least.
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 /// What makes a step of some ranks another one.
 struct Otherwise {
   std::function<void(Ranks&)> ranks = [](Ranks&) {};
@@ -65,10 +71,9 @@ class Steps {
       layout_.slices.push_back(slice);
       layout_.size += bucket.floats;
     }
-    for (const Ranks& ranks : recorded.steps) {
+    for (const Ranks& ranks : recorded.steps)
       wire_ms_.push_back(recorded.traced() ? 0 : fitted_wire_ms(ranks));
-      as_is_ms_.push_back(step_ms(as_is_ms_.size(), {}));
-    }
+    as_is_ms_ = steps_ms({});
   }
 
   std::vector<double> recorded_ms() const {
@@ -76,7 +81,7 @@ class Steps {
     for (const Ranks& ranks : recorded_.steps) {
       std::vector<double> totals;
       for (const StepTimes& times : ranks) totals.push_back(times.total_ms());
-      all.push_back(lower_median(std::move(totals)));
+      all.push_back(recorded_.traced() ? mean_of(totals) : lower_median(std::move(totals)));
     }
     return all;
   }
@@ -84,23 +89,44 @@ class Steps {
 
   /// By step: how much shorter it is.
   std::vector<double> gains_ms(const Otherwise& otherwise) const {
-    std::vector<double> gains;
-    for (std::size_t i = 0; i < recorded_.steps.size(); ++i)
-      gains.push_back(as_is_ms_[i] - step_ms(i, otherwise));
+    std::vector<double> gains = steps_ms(otherwise);
+    for (std::size_t i = 0; i < gains.size(); ++i) gains[i] = as_is_ms_[i] - gains[i];
     return gains;
   }
 
  private:
-  double step_ms(std::size_t step, const Otherwise& otherwise) const {
-    Ranks ranks = recorded_.steps[step];
-    otherwise.ranks(ranks);
-    if (!recorded_.traced())
-      return longest_ms(simulate(ranks, cost_of(wire_ms_[step] / otherwise.network)));
-    std::size_t bucket = 0;  // the simulation asks in their order
-    return longest_ms(simulate(ranks, [&](double) {
-      const std::vector<double>& moves_ms = recorded_.moves_ms[step];
-      return ReduceCost{.busy_s = 1e-3 * moves_ms[bucket++ % moves_ms.size()] / otherwise.network};
-    }));
+  std::vector<double> steps_ms(const Otherwise& otherwise) const {
+    if (recorded_.traced()) return traced_ms(otherwise);
+    std::vector<double> all;
+    for (std::size_t step = 0; step < recorded_.steps.size(); ++step) {
+      Ranks ranks = recorded_.steps[step];
+      otherwise.ranks(ranks);
+      all.push_back(longest_ms(simulate_ranks(tapes_of(ranks), layout_, 1,  // a slice is a bucket
+                                              cost_of(wire_ms_[step] / otherwise.network))));
+    }
+    return all;
+  }
+
+  /// One step after the other: a rank that ended one late begins the next one late. Mean of ranks.
+  std::vector<double> traced_ms(const Otherwise& otherwise) const {
+    std::vector<std::vector<backend::TimedTape>> tapes;
+    std::vector<CostOf> costs;
+    for (std::size_t step = 0; step < recorded_.steps.size(); ++step) {
+      Ranks ranks = recorded_.steps[step];
+      otherwise.ranks(ranks);
+      tapes.push_back(tapes_of(ranks));
+      costs.push_back([&moves_ms = recorded_.moves_ms[step], bucket = std::size_t{0},
+                       network = otherwise.network](double) mutable {  // asked in their order
+        return ReduceCost{.busy_s = 1e-3 * moves_ms[bucket++ % moves_ms.size()] / network};
+      });
+    }
+    std::vector<double> all;
+    for (const auto& ranks : simulate_unlike_steps(tapes, layout_, 1, costs)) {
+      std::vector<double> totals;
+      for (const StepTimeline& one : ranks) totals.push_back(one.step_ms());
+      all.push_back(mean_of(totals));
+    }
+    return all;
   }
 
   /// `wire_ms`: of each bucket, or of each byte.
@@ -115,7 +141,7 @@ class Steps {
     double target_ms = ranks.front().exposed_comm_ms;
     for (const StepTimes& one : ranks) target_ms = std::min(target_ms, one.exposed_comm_ms);
     const auto exposed_ms = [&](double wire_ms) {
-      const auto steps = simulate(ranks, cost_of(wire_ms));
+      const auto steps = simulate_ranks(tapes_of(ranks), layout_, 1, cost_of(wire_ms));
       double least = steps.front().exposed_ms;
       for (const StepTimeline& one : steps) least = std::min(least, one.exposed_ms);
       return least;
@@ -131,13 +157,13 @@ class Steps {
     return low;
   }
 
-  std::vector<StepTimeline> simulate(const Ranks& ranks, const CostOf& cost) const {
+  std::vector<backend::TimedTape> tapes_of(const Ranks& ranks) const {
     // What some ranks have more of it than others is mostly waiting for these.
     double other_ms = ranks.front().other_ms;
     for (const StepTimes& one : ranks) other_ms = std::min(other_ms, one.other_ms);
     std::vector<backend::TimedTape> tapes;
     for (const StepTimes& one : ranks) tapes.push_back(tape_of(one, other_ms));
-    return simulate_ranks(tapes, layout_, 1, cost);  // a slice is a bucket
+    return tapes;
   }
 
   backend::TimedTape tape_of(const StepTimes& times, double other_ms) const {

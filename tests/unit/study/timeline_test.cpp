@@ -89,6 +89,21 @@ TEST_CASE("ranks that are slow in different parts cost the slower of them, not b
   CHECK(steps[1].step_ms() == Approx(35 + 4 + 8));
 }
 
+TEST_CASE("a rank that ends a step late begins the next one late", "[timeline]") {
+  const Small small;
+  backend::TimedTape late = small.tape;  // each step takes 35 ms, and this rank's first one 41
+  late.update_ms = 6;
+  const CostOf free = [](double) { return ReduceCost{}; };
+  const std::size_t all_in_one = std::size_t{1} << 20;  // its update is after all sums
+  const auto steps = simulate_unlike_steps({{late, small.tape}, {small.tape, late}}, small.layout,
+                                           all_in_one, {free, free});
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0][0].step_ms() == Approx(41));
+  CHECK(steps[0][1].step_ms() == Approx(35));
+  CHECK(steps[1][0].step_ms() == Approx(35));
+  CHECK(steps[1][1].step_ms() == Approx(47));  // it waits for 6 ms, and is late itself
+}
+
 TEST_CASE("one bucket of all gradients hides nothing", "[timeline]") {
   const Small small;
   const StepTimeline step = simulate_step(small.tape, small.layout, 1 << 20, [](double bytes) {

@@ -43,6 +43,12 @@ std::vector<StepTimeline> simulate_ranks(const std::vector<backend::TimedTape>& 
                                          const nn::ArenaLayout& layout, std::size_t bucket_bytes,
                                          const CostOf& cost);
 
+/// The same for steps that are not alike, by step and rank: each rank begins a step when it has
+/// ended the one before. REQUIRES: a tape for each rank in each step, and each step's cost.
+std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
+    const std::vector<std::vector<backend::TimedTape>>& steps, const nn::ArenaLayout& layout,
+    std::size_t bucket_bytes, const std::vector<CostOf>& costs);
+
 /// How much later the slowest of `ranks` is than the mean one, in deviations of a rank's time, if
 /// these are normal: about sqrt(2 ln ranks). Pure.
 double slowest_of(std::size_t ranks);
