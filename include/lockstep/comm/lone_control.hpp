@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// A world of one rank, which waits for nobody.
+/// A world of one rank, which never waits.
 class LoneControl final : public Control {
  public:
   using Control::Control;

@@ -30,7 +30,7 @@ struct Launch {
 
   /// Checks the environment, starts MPI, compares both views of each rank's identity, and tells the
   /// log which rank speaks. Where srun does not connect the ranks to MPI, they meet without it. A
-  /// process that no launcher started is a world of its own, and starts no MPI: that would take
+  /// process that no launcher started is a separate world, and starts no MPI: that would take
   /// 0.3 s, and a daemon.
   /// Throws cluster::LaunchError where neither joins the ranks, and comm::MissingRanks.
   void start(double deadline_s = 60);
