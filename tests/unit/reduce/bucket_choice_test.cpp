@@ -8,8 +8,8 @@
 #include "tests/support/laws/solo.hpp"
 
 using namespace lockstep::reduce;
-using lockstep::test::SoloCommunicator;
 using lockstep::comm::LoneControl;
+using lockstep::test::SoloCommunicator;
 
 namespace {
 

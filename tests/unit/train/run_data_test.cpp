@@ -16,9 +16,9 @@ using namespace lockstep::model;
 using namespace lockstep::device;
 using namespace lockstep::train;
 using Catch::Matchers::Contains;
+using lockstep::comm::LoneControl;
 using lockstep::test::Folder;
 using lockstep::test::small_info;
-using lockstep::comm::LoneControl;
 using lockstep::test::write_shard;
 
 namespace {

@@ -18,10 +18,10 @@ using namespace lockstep::model;
 using namespace lockstep::config;
 using namespace lockstep::train;
 using Catch::Matchers::Contains;
+using lockstep::comm::LoneControl;
 using lockstep::test::FakeParameters;
 using lockstep::test::Folder;
 using lockstep::test::small_model;
-using lockstep::comm::LoneControl;
 using lockstep::test::some_header;
 using lockstep::test::write_file;
 
