@@ -31,8 +31,8 @@ struct Launch {
   /// Checks the environment, starts MPI, compares both views of each rank's identity, and tells the
   /// log which rank speaks. Where srun does not connect the ranks to MPI, they meet without it. A
   /// process that no launcher started is a separate world, and starts no MPI: that would take
-  /// 0.3 s, and a daemon.
-  /// Throws cluster::LaunchError where neither joins the ranks, and comm::MissingRanks.
+  /// 0.3 s, and a daemon. Throws cluster::LaunchError where neither joins the ranks, and
+  /// comm::MissingRanks.
   void start(double deadline_s = 60);
   /// In place of start(), for processes that need no others: takes the rank from the environment,
   /// and tells it to the log. Throws cluster::LaunchError where that contradicts itself.
