@@ -182,11 +182,12 @@ std::size_t checkpoint_bytes(const CheckpointHeader& header,
 }
 
 CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
-                                const backend::Parameters& parameters) {
+                                const backend::Parameters& parameters,
+                                std::shared_ptr<h5::SpareMemory> spare) {
   const nn::ArenaLayout& layout = parameters.layout();
   const h5::Session session;
-  h5::Writer file =
-      h5::Writer::in_memory(path, checkpoint_bytes(header, parameters), user_block_bytes);
+  h5::Writer file = h5::Writer::in_memory(path, checkpoint_bytes(header, parameters),
+                                          user_block_bytes, std::move(spare));
   write_header(file, header);
   write_exchange(file, header);
   write_loss_scale(file, parameters);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -85,9 +86,10 @@ std::size_t checkpoint_bytes(const CheckpointHeader& header, const backend::Para
 /// attribute holds only 64 KiB. data/CHECKPOINT.md specifies all of it. A user block of 512 bytes
 /// before the HDF5 part holds the CRC-32C and the length of that part, so that a change of any byte
 /// is found. The same state gives the same bytes. Throws InputError naming `path`, where the file
-/// will be, and the tensor that is not finite.
+/// will be, and the tensor that is not finite. `spare`: as in h5::Writer::in_memory().
 CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
-                                const backend::Parameters& parameters);
+                                const backend::Parameters& parameters,
+                                std::shared_ptr<h5::SpareMemory> spare = nullptr);
 
 /// Writes the state to `path`, atomically. Throws Error naming the path and the reason; an older
 /// file at `path` then stays.

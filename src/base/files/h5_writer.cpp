@@ -18,38 +18,50 @@ constexpr hsize_t alignment_bytes = 4096;
 constexpr const char* nowhere = "/dev/null/in-memory.h5";
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// Zeros. Large memory is in huge pages where the system has them: it is touched once, and the
-/// pages of a checkpoint would take longer than its bytes.
+/// Large memory is in huge pages where the system has them: it is touched once, and the pages of a
+/// checkpoint would take longer than its bytes.
 char* allocate(std::size_t bytes) {
-  if (bytes < huge_page) return static_cast<char*>(std::calloc(bytes, 1));
+  if (bytes < huge_page) return static_cast<char*>(std::malloc(bytes));
   const std::size_t whole = (bytes + huge_page - 1) / huge_page * huge_page;
   auto* memory = static_cast<char*>(std::aligned_alloc(huge_page, whole));
   if (!memory) return nullptr;
   ::madvise(memory, whole, MADV_HUGEPAGE);  // only a hint: it may fail
-  std::fill_n(memory, bytes, '\0');
   return memory;
 }
 
 }  // namespace
 
+SpareMemory::Block SpareMemory::take(std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  return kept_.bytes >= bytes ? std::exchange(kept_, {}) : Block{};
+}
+
+void SpareMemory::keep(Block block) {
+  const std::scoped_lock lock(mutex_);
+  std::swap(kept_, block);
+  std::free(block.memory);
+}
+
 /// Where HDF5 keeps a file in memory. It asks for the memory by callbacks, so that the file's bytes
-/// can outlive it.
+/// can outlive it, and fills with zeros what it gets.
 struct Writer::Memory {
   char* data = nullptr;
   std::size_t size = 0;
-  Memory() = default;
+  std::shared_ptr<SpareMemory> spare;
+  explicit Memory(std::shared_ptr<SpareMemory> from) : spare(std::move(from)) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   ~Memory() { std::free(data); }
 
   void* resize(std::size_t bytes) {
     if (bytes <= size) return data;
-    char* larger = allocate(bytes);
-    if (!larger) return nullptr;
-    std::copy_n(data, size, larger);
+    SpareMemory::Block larger = spare ? spare->take(bytes) : SpareMemory::Block{};
+    if (!larger.memory) larger = {allocate(bytes), bytes};
+    if (!larger.memory) return nullptr;
+    std::copy_n(data, size, larger.memory);
     std::free(data);
-    data = larger;
-    size = bytes;
+    data = larger.memory;
+    size = larger.bytes;
     return data;
   }
 
@@ -68,13 +80,13 @@ struct Writer::Memory {
 };
 
 Writer Writer::in_memory(const std::filesystem::path& path, std::size_t bytes,
-                         std::size_t user_block) {
+                         std::size_t user_block, std::shared_ptr<SpareMemory> spare) {
   Writer writer(path);
   const Properties creation(writer.done(H5Pcreate(H5P_FILE_CREATE)));
   writer.done(H5Pset_userblock(creation.get(), user_block));
   const Properties access(writer.done(H5Pcreate(H5P_FILE_ACCESS)));
   writer.done(H5Pset_fapl_core(access.get(), bytes, false));
-  writer.memory_ = std::make_shared<Memory>();
+  writer.memory_ = std::make_shared<Memory>(std::move(spare));
   H5FD_file_image_callbacks_t callbacks = writer.memory_->callbacks();
   writer.done(H5Pset_file_image_callbacks(access.get(), &callbacks));
   writer.file_ = File(writer.done(H5Fcreate(nowhere, H5F_ACC_TRUNC, creation.get(), access.get())));
@@ -180,7 +192,7 @@ FileImage Writer::take_image() {
   close();
   check(size <= memory_->size, "a file in memory is complete");
   FileImage image;
-  image.memory_.reset(std::exchange(memory_->data, nullptr));
+  image.memory_ = {std::exchange(memory_->data, nullptr), {memory_->size, memory_->spare}};
   image.size_ = static_cast<std::size_t>(size);
   return image;
 }

@@ -10,7 +10,10 @@
 namespace lockstep::train {
 
 CheckpointWriter::CheckpointWriter(const model::CheckpointDirectory& directory, Spec spec)
-    : directory_(directory), spec_(std::move(spec)), writer_(spec_.enter) {}
+    : directory_(directory),
+      spec_(std::move(spec)),
+      spare_(spec_.copies > 0 ? std::make_shared<h5::SpareMemory>() : nullptr),
+      writer_(spec_.enter) {}
 
 /// The best comes first: no checkpoint may count a best one that does not exist.
 std::vector<std::filesystem::path> CheckpointWriter::paths(KeptAs as, std::uint64_t step) const {
@@ -41,7 +44,7 @@ void CheckpointWriter::save(KeptAs as, const model::CheckpointHeader& header,
   const std::uint64_t step = header.progress.step;
   const auto all = paths(as, step);
   auto image = std::make_shared<model::CheckpointImage>(
-      model::make_checkpoint(all.front(), header, parameters));
+      model::make_checkpoint(all.front(), header, parameters, spare_));
   writer_.add({.name = fmt::format("the checkpoint of step {}", step),
                .number = step,
                .paths = all,

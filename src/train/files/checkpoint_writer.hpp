@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "lockstep/backend/parameters.hpp"
@@ -58,6 +59,7 @@ class CheckpointWriter {
 
   model::CheckpointDirectory directory_;
   Spec spec_;
+  std::shared_ptr<h5::SpareMemory> spare_;  ///< of the newest that is on the disk
   struct Saved {
     std::uint64_t step = 0;
     KeptAs as;

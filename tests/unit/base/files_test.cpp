@@ -1,10 +1,13 @@
 #include "lockstep/base/files/files.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <stdexcept>
@@ -28,6 +31,27 @@ TEST_CASE("an atomically written file is read back as it was written", "[files]"
   write_text_atomically(folder.path / "a.txt", text);
   CHECK(read_text(folder.path / "a.txt") == text);
   CHECK(names_in(folder.path).size() == 1);
+}
+
+TEST_CASE("a large file is written whole, wherever it is in memory and on whatever file system",
+          "[files]") {
+  const Folder folder;
+  const fs::path in_memory = fmt::format("/dev/shm/lockstep-files-test-{}", ::getpid());
+  constexpr std::size_t page = 4096, most = std::size_t{5} << 20;
+  std::string text(most + 2 * page, ' ');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 2654435761U >> 24);
+  std::size_t first = 0;  // of a page
+  while (reinterpret_cast<std::uintptr_t>(&text[first]) % page != 0) ++first;
+  for (const fs::path& path : {folder.path / "large", in_memory}) {
+    for (const std::size_t shift : {0, 1}) {
+      for (const std::size_t size : {most, most + 1, most - page + 17}) {
+        const auto part = std::string_view(text).substr(first + shift, size);
+        write_text_atomically(path, part);
+        CHECK(read_text(path) == part);
+      }
+    }
+    fs::remove(path);
+  }
 }
 
 TEST_CASE("a failed write leaves the old file and nothing else", "[files]") {

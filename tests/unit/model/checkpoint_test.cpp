@@ -187,6 +187,19 @@ TEST_CASE("the same state gives the same bytes", "[checkpoint]") {
   CHECK(read_text(folder.path / "a.h5") == read_text(folder.path / "b.h5"));
 }
 
+TEST_CASE("the memory of an older checkpoint leaves nothing in a newer one", "[checkpoint]") {
+  const FakeParameters state(small_model());
+  const auto spare = std::make_shared<h5::SpareMemory>();
+  CheckpointHeader larger = some_header();
+  larger.config = std::string(5 << 20, 'x');
+  const std::string fresh(make_checkpoint("a.h5", some_header(), state).seal());
+  const char* before = make_checkpoint("a.h5", larger, state, spare).seal().data();
+  CheckpointImage again = make_checkpoint("a.h5", some_header(), state, spare);
+  const std::string_view bytes = again.seal();
+  CHECK(bytes.data() == before);
+  CHECK(bytes == fresh);
+}
+
 TEST_CASE("a flipped bit anywhere in a checkpoint is found", "[checkpoint][slow]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +15,27 @@
 
 namespace lockstep::h5 {
 
+/// Keeps the memory of an image that was released for the next one: to get as many fresh pages from
+/// the system can take longer than to fill them. **Thread safety:** any thread.
+class SpareMemory {
+ public:
+  ~SpareMemory() { std::free(kept_.memory); }
+  SpareMemory() = default;
+  SpareMemory(const SpareMemory&) = delete;
+  SpareMemory& operator=(const SpareMemory&) = delete;
+
+  struct Block {  ///< of malloc()
+    char* memory = nullptr;
+    std::size_t bytes = 0;
+  };
+  Block take(std::size_t bytes);  ///< at least `bytes`, of any values; or nothing
+  void keep(Block block);         ///< frees the one it had
+
+ private:
+  std::mutex mutex_;
+  Block kept_;
+};
+
 /// A finished file in memory. It needs no HDF5 any more: any thread may read and release it.
 class FileImage {
  public:
@@ -21,10 +43,14 @@ class FileImage {
 
  private:
   friend class Writer;
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
+  struct Release {
+    std::size_t bytes;
+    std::shared_ptr<SpareMemory> spare;
+    void operator()(char* memory) const {
+      spare ? spare->keep({memory, bytes}) : std::free(memory);
+    }
   };
-  std::unique_ptr<char, Free> memory_;
+  std::unique_ptr<char, Release> memory_;
   std::size_t size_ = 0;
 };
 
@@ -39,9 +65,10 @@ class Writer {
 
   /// A file in memory of about `bytes` in the end; take_image() returns it. So nothing can fail for
   /// lack of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
-  /// afterwards. The first `user_block` bytes are left to the caller.
+  /// afterwards. The first `user_block` bytes are left to the caller. The memory is `spare`'s,
+  /// where that has enough, and goes back there.
   static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
-                          std::size_t user_block);
+                          std::size_t user_block, std::shared_ptr<SpareMemory> spare = nullptr);
   /// A file on disk at `file`; messages name `path`. Each data set gets its place when it is made
   /// and is not filled; one of `aligned` bytes or more begins at a page.
   static Writer on_disk(const std::filesystem::path& file, const std::filesystem::path& path,
