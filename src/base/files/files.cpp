@@ -42,7 +42,7 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
 /// Writes to `path`; errors name `wanted`.
 /// Large texts go past the page cache, where the file system can do that: the pages would cost the
 /// cores that a training computes on many times what the disk does. Returns how many bytes it
-/// wrote, whole blocks of the beginning, after which the file stands. What stopped it, where that
+/// wrote, whole blocks of the beginning; the next write continues there. What stopped it, where that
 /// is an error, stops an ordinary write, too.
 std::size_t write_past_cache(int file, std::string_view text) {
   constexpr std::size_t block = 4096, worth_it = std::size_t{4} << 20;
