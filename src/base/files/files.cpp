@@ -39,11 +39,10 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   return temporary;
 }
 
-/// Writes to `path`; errors name `wanted`.
 /// Large texts go past the page cache, where the file system can do that: the pages would cost the
 /// cores that a training computes on many times what the disk does. Returns how many bytes it
-/// wrote, whole blocks of the beginning; the next write continues there. What stopped it, where that
-/// is an error, stops an ordinary write, too.
+/// wrote, whole blocks of the beginning; the next write continues there. What stopped it, where
+/// that is an error, stops an ordinary write, too.
 std::size_t write_past_cache(int file, std::string_view text) {
   constexpr std::size_t block = 4096, worth_it = std::size_t{4} << 20;
   if (text.size() < worth_it || reinterpret_cast<std::uintptr_t>(text.data()) % block != 0)
@@ -57,6 +56,7 @@ std::size_t write_past_cache(int file, std::string_view text) {
   return done;
 }
 
+/// Writes to `path`; errors name `wanted`.
 void write_into(const std::filesystem::path& path, std::string_view text,
                 const std::filesystem::path& wanted) {
   const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
