@@ -75,26 +75,30 @@ class Generator {
   std::mt19937 random_{20240229};
 };
 
-/// What `scontrol show WORD LIST` says to each list, in order; it needs no running cluster.
+/// What `scontrol show WORD LIST` says to each list, in order; it needs no running cluster. One
+/// scontrol answers all: it reads commands, says them again after a prompt, and answers; a list of
+/// one name, which is shown as it is, separates the answers.
 std::vector<Names> ask_scontrol(const std::string& word, const Names& lists) {
+  const std::string end = "end-of-answer", prompt = "scontrol: ";
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("hostlist." + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "slurm.conf") << "ClusterName=x\nSlurmctldHost=x\nNodeName=x\n";
-  std::ofstream script(folder / "ask");
-  script << "export SLURM_CONF=" << (folder / "slurm.conf").string() << "\n";
+  std::ofstream questions(folder / "ask");
   for (const std::string& list : lists)
-    script << "scontrol show " << word << " '" << list << "'; echo .\n";
-  script.close();
-  std::FILE* pipe = popen(("sh " + (folder / "ask").string()).c_str(), "r");
+    questions << "show " << word << " " << list << "\nshow hostlist " << end << "\n";
+  questions.close();
+  const std::string conf = "SLURM_CONF=" + (folder / "slurm.conf").string();
+  std::FILE* pipe = popen((conf + " scontrol <" + (folder / "ask").string()).c_str(), "r");
   REQUIRE(pipe);
   std::vector<Names> answers(1);
   char line[65536];
   while (std::fgets(line, sizeof line, pipe)) {
-    const std::string text = std::string(line, std::string_view(line).find('\n'));
-    if (text == ".")
+    std::string text = std::string(line, std::string_view(line).find('\n'));
+    while (text.starts_with(prompt)) text.erase(0, prompt.size());
+    if (text == end)
       answers.emplace_back();
-    else
+    else if (!text.empty() && !text.starts_with("show "))
       answers.back().push_back(text);
   }
   pclose(pipe);
