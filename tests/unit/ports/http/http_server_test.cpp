@@ -261,8 +261,8 @@ TEST_CASE("an answer that fails is status 500, and the server continues", "[http
 }
 
 TEST_CASE("a request that is too long, or no request at all, is an error, and the server continues",
-          "[http]") {
-  const auto server = make_http_server({.most_body_bytes = 10}, echo);
+          "[http][waits]") {
+  const auto server = make_http_server({.most_body_bytes = 10, .silence_s = 2}, echo);
   CHECK_THAT(asked(*server, request("POST /", "Content-Length: 11\r\n") + std::string(11, 'x')),
              StartsWith("HTTP/1.1 413 "));
   const Socket endless = dial(*server);
