@@ -55,7 +55,7 @@ cmd_mend() {
   pid_of "init.$1" >/dev/null || die "$1 is down"
   if [ -n "${2:-}" ]; then is_node "$2"; unpair "$1" "$2"; return; fi
   ip link set "$(veth "$1")" up
-  for ((i = 0; i < 100; i++)); do port_state "$1" 3 && break; sleep 0.02; done
+  for ((i = 0; i < 100; i++)); do port_state "$1" 3 && break; nap 0.02; done
   for n in $(nodes); do [ "$n" = "$1" ] || unpair "$1" "$n"; done
   rm -f "$S/node/$1/cut"
   nudge "$1"
@@ -108,7 +108,7 @@ relay() {                               # relay NAME DELAY LOSS RATE
     "$(number "$2")" "$(number "$3")" "$(number "$4")" \
     < /dev/null >> "$S/log/relay.$n.log" 2>&1 9>&- &
   record "relay.$n" $!
-  for ((i = 0; i < 250; i++)); do ip link show "msb-$n" >/dev/null 2>&1 && break; sleep 0.02; done
+  for ((i = 0; i < 250; i++)); do ip link show "msb-$n" >/dev/null 2>&1 && break; nap 0.02; done
   pid_of "relay.$n" >/dev/null && ip link show "msb-$n" >/dev/null ||
     die "relay: $(tail -n 3 "$S/log/relay.$n.log")"
   ip link add "msx-$n" type bridge stp_state 0 forward_delay 0

@@ -15,6 +15,7 @@ inside()  {                             # inside NAME [nsenter flags] -- CMD...
   p=$(pid_of "init.$n") || die "$n is down"
   nsenter -t "$p" "$@"
 }
+delete_link() { [ ! -e "/sys/class/net/$1" ] || ip link del "$1" 2>/dev/null || true; }
 slurm()   { SLURM_CONF=$S/slurm.conf "$@"; }
 
 # The first process of a node: PID 1 of its PID namespace, which also reaps orphans.
@@ -57,7 +58,7 @@ start_node() {
     chmod 755 "$S/node/$n" "$S/node/$n/spool"; chmod 1777 "$S/node/$n/pmix"
     rm -f "$S/node/$n/outer" "$S/node/$n/slurmd.pid" "$S/node/$n/cut"
     v=$(veth "$n")
-    ip link del "$v" 2>/dev/null || true
+    delete_link "$v"
     "${CLEAN[@]}" setsid unshare --net --uts --ipc --pid --mount --propagation private --fork \
       bash "$SELF" __node-init "$n" >> "$S/log/init.$n.log" 2>&1 < /dev/null 9>&- &
     v=$!
@@ -66,10 +67,10 @@ start_node() {
     p=$(cat "$S/node/$n/outer")
     record "init.$n" "$p"
     ip link add "$v" type veth peer name eth0 address "$(mac "$n")" netns "$p"
-    ip link set "$v" addrgenmode none 2>/dev/null || true
-    ip link set "$v" master "$BR" up
-    nsenter -t "$p" -n -- ip addr add "$(addr "$n")/24" dev eth0
-    nsenter -t "$p" -n -- ip link set eth0 up
+    ip link set "$v" addrgenmode none master "$BR" up 2>/dev/null ||
+      ip link set "$v" master "$BR" up
+    printf '%s\n' "addr add $(addr "$n")/24 dev eth0" 'link set eth0 up' |
+      nsenter -t "$p" -n -- ip -batch -
   fi
   slurmd_alive "$n" && return 0
   p=$(pid_of "init.$n")

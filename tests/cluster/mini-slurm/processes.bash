@@ -16,18 +16,22 @@ pid_of() {                              # prints the id if the process is alive
   [ "$(start_time "$p" || true)" = "$t" ] || return 1
   printf '%s' "$p"
 }
+nap() {                                 # as sleep, without a process: nothing comes from this pipe
+  [[ -p $S.nap ]] || mkfifo "$S.nap" 2>/dev/null || true
+  read -rt "$1" _ <>"$S.nap" || (($? > 128)) || sleep "$1"
+} 2>/dev/null
 stop() {                                # stop NAME SIGNAL [SECONDS before KILL]
   local p i
   p=$(pid_of "$1") || { rm -f "$S/pid/$1"; return 0; }
   kill -s "$2" "$p" 2>/dev/null || true
   for ((i = 0; i < ${3:-5} * 50; i++)); do
     pid_of "$1" >/dev/null || { rm -f "$S/pid/$1"; return 0; }
-    sleep 0.02
+    nap 0.02
   done
   p=$(pid_of "$1") && kill -s KILL "$p" 2>/dev/null
   for ((i = 0; i < 250; i++)); do
     pid_of "$1" >/dev/null || { rm -f "$S/pid/$1"; return 0; }
-    sleep 0.02
+    nap 0.02
   done
   die "process $p ($1) does not end"
 }
@@ -37,7 +41,7 @@ until_file() {
   for ((i = 0; i < 500; i++)); do
     [ -s "$1" ] && return 0
     [ -z "${2:-}" ] || kill -0 "$2" 2>/dev/null || return 1
-    sleep 0.02
+    nap 0.02
   done
   return 1
 }
