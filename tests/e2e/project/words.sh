@@ -19,15 +19,19 @@ passes() {
   [[ $status == 0 && $said == "PASS the project's words are plain" ]]
 }
 
-for text in 'it ends behind step 3' 'the note beside it' 'it stands there' 'it goes on' \
+texts=('it ends behind step 3' 'the note beside it' 'it stands there' 'it goes on' \
     'begun anew' \
   'an undisturbed run' 'whoever asks' 'nobody asks' 'so many rows' 'a file of its own' \
   'it goes before' \
-  'it is refused' 'a key that is none' 'as far as here' 'what is at hand' 'it works by itself'; do
-  printf '%s\n' "# $text" >planted.sh
-  run "$words" planted.sh
-  ((status == 1)) && says '^.*planted.sh:1: .* -> ' && says '^1 finding'
-  verdict $? "found and given a better word: $text"
+  'it is refused' 'a key that is none' 'as far as here' 'what is at hand' 'it works by itself')
+for i in "${!texts[@]}"; do echo "# ${texts[i]}" >planted$i.sh; done
+run "$words" planted*.sh
+planted_status=$status
+says "^${#texts[@]} finding"
+verdict $? 'each of several files has one finding'
+for i in "${!texts[@]}"; do
+  ((planted_status == 1)) && says "^.*planted$i.sh:1: .* -> "
+  verdict $? "found and given a better word: ${texts[i]}"
 done
 
 finds behind page.md '# A page' '' 'What comes behind it.' &&
