@@ -68,7 +68,7 @@ note_ends() {
 alive() {
   local pid
   for pid in $(pgrep -f "lockstep train .*--out $1( |\$)"); do
-    [[ $(readlink "/proc/$pid/exe") != "$LOCKSTEP" ]] || echo "$pid"
+    [[ ! "/proc/$pid/exe" -ef $LOCKSTEP ]] || echo "$pid"
   done
 }
 

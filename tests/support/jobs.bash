@@ -24,7 +24,7 @@ make_struck() {
 #!/bin/bash
 if ((${SLURM_RESTART_COUNT:-0} == 0)) &&
     [[ $STRIKES == *" ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID} "* ]]; then
-  (until compgen -G "$RUN/checkpoints/step-*.h5" >/dev/null; do sleep 0.01; done
+  (until compgen -G "$RUN/checkpoints/step-*.h5" >/dev/null; do sleep 0.05; done
     while kill "-$STRIKE" $$; do sleep 0.1; done) 2>/dev/null &
 fi
 exec "$REAL" "$@"
@@ -36,17 +36,27 @@ END_OF_SCRIPT
 # NAME.
 submit() { id=$(RUN=$1 sbatch --parsable --output="$1.out" "${@:2}"); }
 
-# field ID NAME: what Slurm says of the job; asked again when slurmctld is too busy to answer.
-field() {
-  local shown tries
+# look_at ID: `shown` is what Slurm says of the job; asked again when slurmctld is too busy.
+look_at() {
+  local tries
   for ((tries = 0; tries < 30; ++tries)); do
-    shown=$(scontrol show job "$1" 2>/dev/null) && break
-    sleep 0.1
+    shown=$(scontrol show job "$1" 2>/dev/null) && return
+    nap 0.1
   done
-  grep -o "$2=[^ ]*" <<<"$shown" | head -n 1 | cut -d= -f2
+}
+# shown_field NAME: the first value of this name in `shown`.
+shown_field() { [[ $shown =~ $1=([^[:space:]]*) ]] && echo "${BASH_REMATCH[1]}"; }
+field() {  # field ID NAME
+  local shown
+  look_at "$1"
+  shown_field "$2"
 }
 state() { field "$1" JobState; }
-ended() { [[ $(state "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
+ended() {
+  local shown
+  look_at "$1"
+  [[ $shown =~ JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)[[:space:]] ]]
+}
 # saw NAME PATTERN: in its output
 saw() { tr '\r' '\n' <"$1.out" 2>/dev/null | grep -aE -- "$2" >/dev/null; }
 has_checkpoint() { compgen -G "$1/checkpoints/step-*.h5" >/dev/null; }
@@ -55,20 +65,23 @@ steps_are() { [[ $(steps "$1") == "$(seq "$2")" ]]; }  # each from 1 to the last
 
 # judged ID NAME: what is shown when the law does not hold.
 judged() {
-  said="job $1: $(state "$1"), exit code $(field "$1" ExitCode), $(field "$1" Restarts) restart(s)
+  local shown
+  look_at "$1"
+  said="job $1: $(shown_field JobState), exit code $(shown_field ExitCode), "
+  said+="$(shown_field Restarts) restart(s)
 $(tr '\r' '\n' <"$2.out" | grep -av '^epoch')"
 }
 
-# row WHAT HOW ID: a line of the table of endings, which is the lines with | of these scripts' logs.
-row() { printf '| %s | %s | %s | %s | %s |\n' "$1" "$2" "$(state "$3")" "$(field "$3" ExitCode)" \
-  "$(field "$3" Restarts)"; }
-
 # ends ID NAME WHAT HOW STATE EXIT_CODE RESTARTS: within its time the job ends like that (patterns).
+# Prints a line of the table of endings, which is the lines with | of these scripts' logs.
 ends() {
+  local shown got
   happens 2400 ended "$1"
   judged "$1" "$2"
-  row "$3" "$4" "$1"
-  [[ $(state "$1") == $5 && $(field "$1" ExitCode) == $6 && $(field "$1" Restarts) == $7 ]]
+  look_at "$1"
+  got=("$(shown_field JobState)" "$(shown_field ExitCode)" "$(shown_field Restarts)")
+  printf '| %s | %s | %s | %s | %s |\n' "$3" "$4" "${got[@]}"
+  [[ ${got[0]} == $5 && ${got[1]} == $6 && ${got[2]} == $7 ]]
 }
 
 # strike SIGNAL RANKS SUBMIT...: submits a job whose ranks get this signal, KILL or STOP, in its

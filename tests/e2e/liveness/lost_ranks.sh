@@ -36,7 +36,7 @@ none_left() {
       [[ -e /proc/$pid ]] && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null && left=1
     done
     ((left == 0)) && return 0
-    sleep 0.1
+    nap 0.1
   done
   said+=$'\n'"left: $(ps -o pid,stat,args -p "$(IFS=,; echo "${pids[*]}")")"
   return 1

@@ -51,7 +51,7 @@ caught() {
   local end=$((SECONDS + 60))
   while ((SECONDS < end)) && kill -0 "$1" 2>/dev/null; do
     half "$1" "$2" && return
-    sleep 0.01
+    nap 0.01
   done
   return 1
 }
@@ -127,7 +127,7 @@ freeze() {
     named=$?
   fi
   durable=$(newest "$1")
-  while ((SECONDS < end)); do sleep 0.5; done
+  while ((SECONDS < end)); do nap 0.5; done
   after=$EPOCHREALTIME
   kill -0 $mpirun && [[ $(newest "$1") == "$durable" ]]
   alive=$?

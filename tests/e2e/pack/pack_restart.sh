@@ -13,9 +13,13 @@ shapes=(pack --from shapes --train-rows 6000 --val-rows 600 --rows-per-shard 300
 
 # until_notes N: waits until N shards of `out` are finished; false when the pack ends before that.
 until_notes() {
-  while (($(notes out) < $1)); do
+  local files=()
+  while
+    files=(out/.partial/done/*.txt)
+    [[ ! -e ${files[0]} ]] || ((${#files[@]} < $1))
+  do
     kill -0 $job 2>/dev/null || return 1
-    sleep 0.01
+    nap 0.01
   done
 }
 
@@ -109,7 +113,7 @@ run "$LOCKSTEP" "${folders[@]}" --out out
 verdict $? 'when the image is repaired, the same command resumes, with the same bytes'
 rm -rf out
 
-for i in $(seq 1600); do ln image.jpg images/cat/more$i.jpg; done
+perl -e 'link "image.jpg", "images/cat/more$_.jpg" or die for 1 .. 1600'
 # enough shards that it does not end before it is killed
 many=(pack images --held-out 0 --rows-per-shard 2)
 interrupt "${many[@]}"
