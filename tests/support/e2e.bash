@@ -157,9 +157,10 @@ thrice() {
   return 1
 }
 
-# pack_small: 250 images of 8 x 8 pixels in 3 shards as small/train, 53 as small/val.
+# pack_small [ROWS]: 250 images (or ROWS) of 8 x 8 pixels as small/train, in shards of 100; 53 as
+# small/val.
 pack_small() {
-  "$LOCKSTEP" pack --from shapes --out small --train-rows 250 --val-rows 53 --resize 8 \
+  "$LOCKSTEP" pack --from shapes --out small --train-rows ${1:-250} --val-rows 53 --resize 8 \
     --rows-per-shard 100 >pack.log 2>&1 || cat pack.log
 }
 

@@ -3,10 +3,10 @@
 # `sync.gossip`): runs say what they do, resume with the same bits, and are not mixed with others.
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
-pack_small
+pack_small 130  # 8 steps an epoch
 train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 16 --epochs 2
   --threads 1 --comm.bucket-mb 0.1 --checkpoint.every-steps 4 --checkpoint.keep 20)
-last=checkpoints/step-00000030.h5
+last=checkpoints/step-00000016.h5
 run ranks 2 "${train[@]}" --out exact
 tensors exact/$last >exact.tensors
 
@@ -19,21 +19,21 @@ kept() {
     ! cmp -s exact.tensors $run.tensors && run "$LOCKSTEP" info $run/$last &&
     says "exchange '$exchange'"
   verdict $? "a run with ${*:4} says so, in its first lines and in its checkpoints"
-  run ranks 2 "${train[@]}" "${@:4}" --out $run-cut --stop-after 17
+  run ranks 2 "${train[@]}" "${@:4}" --out $run-cut --stop-after 10
   ((status == 3)) || echo "$said"
   run ranks 2 "${train[@]}" "${@:4}" --out $run-cut --resume auto
   ((status == 0)) && tensors $run-cut/$last | cmp - $run.tensors
-  verdict $? "a run with ${*:4} that was stopped after step 17 resumes with the same bits"
+  verdict $? "a run with ${*:4} that was stopped after step 10 resumes with the same bits"
 }
 statistics='and running statistics as fp32'
 kept bf16 bf16 "gradients travel as bf16, $statistics" --comm.wire bf16
 kept fp16 fp16 "gradients travel as fp16, $statistics" --comm.wire fp16
 kept int8 int8 "gradients travel as int8 with a scale for each 256 $statistics" --comm.wire int8
-kept power power-sgd 'gradients of .* matrices travel as products of rank 2 from step 15 on' \
+kept power power-sgd 'gradients of .* matrices travel as products of rank 2 from step 8 on' \
   --comm.power-sgd 2 --comm.power-sgd-from-epoch 1
 kept rare local 'groups of 1 ranks agree on their weights every 3 steps; .* their mean is' \
   --sync.every 3 --sync.group rank
-kept outer local '.* every 4 steps from step 15 on, with an outer momentum of 0.5' \
+kept outer local '.* every 4 steps from step 8 on, with an outer momentum of 0.5' \
   --sync.every 4 --sync.group rank --sync.from-epoch 1 --sync.outer-momentum 0.5
 kept push gossip '.* half of its weights to another one, which adds them at once; .* their mean' \
   --sync.gossip true --sync.gossip-late 0
@@ -41,7 +41,8 @@ kept late gossip '.* sends half of its weights to another one, which adds them 2
   --sync.gossip true --sync.gossip-late 2
 
 # A rank that is killed, in a world that is no power of two, where micro-batches add up.
-three=("${train[@]/%16/18}" --accumulate 2 --sync.gossip true)
+three=("${train[@]/%2/4}")  # epochs
+three=("${three[@]/%16/18}" --accumulate 2 --sync.gossip true)
 run ranks 3 "${three[@]}" --out three
 whole=$(ls three/checkpoints | tail -n 1)
 ((status == 0)) && tensors "three/checkpoints/$whole" >three.tensors
