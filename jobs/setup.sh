@@ -54,7 +54,7 @@ python3            | bench | command python3        | python
 clang-format       | format | command clang-format  | llvm@14
 clang-tidy-16      | lint  | command clang-tidy-16  | llvm@16
 clang-16           | fuzz  | command clang++-16     | llvm@16
-libclang-rt-16-dev | fuzz  | command clang++-16     | llvm@16
+libclang-rt-16-dev | fuzz  | fuzzer clang++-16      | llvm@16
 '
 
 fail() {
@@ -107,6 +107,8 @@ found_by_probe() {
     library) pkg-config --exists "$2" ;;
     header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
     python) python3 -c "import $2" ;;
+    fuzzer) echo 'extern "C" int LLVMFuzzerTestOneInput() { return 0; }' |
+      "$2" -fsanitize=fuzzer,address -x c++ - -o /dev/null ;;
   esac >/dev/null 2>&1
 }
 

@@ -58,3 +58,9 @@ paper sudo 'echo "sudo $*" >>asked' 'shift; exec "$@"'
 setup file build
 ((status == 0)) && grep -q '^sudo -n env .*apt-get .*install .*libdnnl-dev' asked
 verdict $? 'a sudo that needs no password installs without a terminal, too'
+
+paper clang++-16 'exit 1'
+setup terminal fuzz
+((status == 0)) && grep -q '^apt-get .*install .*libclang-rt-16-dev' asked &&
+  ! grep -q '^apt-get .*install .* clang-16' asked
+verdict $? 'a clang that lacks the run-time library of its fuzzer gets it'
