@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include "app/cli/node_paths.hpp"
 #include "app/cli/table.hpp"
 #include "app/commands.hpp"
+#include "app/scaling/simulation.hpp"
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/error.hpp"
@@ -15,104 +15,13 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/nn/resnet.hpp"
-#include "lockstep/reduce/exchange.hpp"
-#include "lockstep/study/machine/machine.hpp"
-#include "lockstep/study/simulate/timeline.hpp"
-#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double usual_bucket_mb = 25;
 constexpr std::size_t most_known_ranks = 10'000;
-/// Of gradients, rank 2, on one core with AVX2, as build/bench/vectors measures it.
-constexpr double usual_power_sgd_gb_s = 1.5;
-constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
-
-struct SimulateOptions {
-  std::string machine, model, precision, tape, comm, wire = "fp32", hwloc, json;
-  std::vector<std::string> ranks;
-  std::size_t batch = 0, batch_per_rank = 0, image = 0, classes = 0, per_node = 0;
-  std::size_t sync_every = 1, power_sgd = 0;
-  double power_sgd_gb_s = usual_power_sgd_gb_s;
-  double bucket_mb = 0, efficiency = 0.5;
-  bool gossip = false, buckets = false;
-  std::size_t gossip_late = 1;
-};
-
-/// What is simulated: the machine with what the options say instead.
-struct Simulation {
-  study::MachineProfile machine;
-  nn::Network network;
-  backend::Precision precision = backend::Precision::fp32;
-  backend::Pace pace;
-  std::optional<study::CommFigures> measured;
-  std::size_t per_node = 1;
-  double bucket_mb = usual_bucket_mb;
-  double wire_share = 1;       ///< of the bytes in fp32
-  double sums = 1;             ///< that follow each other for a bucket
-  double compress_gb_s = 0;    ///< what makes the bytes fewer; 0: takes no time
-  std::size_t sync_every = 1;  ///< steps; nodes agree in each with 1
-  /// Ranks sum nothing and send their weights, which are added after this many steps.
-  std::optional<std::size_t> gossip_late;
-};
-
-/// `wire` is as comm.wire.
-double wire_share_of(const std::string& wire) {
-  return reduce::wire_share(train::exchange_of(parse_choice<config::Wire>(wire, "--wire")));
-}
-
-/// Two sums of a half of what travels, as if all buckets became smaller alike.
-void set_power_sgd(const SimulateOptions& options, Simulation& all) {
-  require(options.wire == "fp32" && options.sync_every == 1,
-          "--power-sgd says how gradients travel in each step: leave out --wire and --sync-every");
-  const nn::ArenaLayout arena = backend::plain_layout(all.network);
-  const reduce::LowRankTraffic traffic =
-      reduce::power_sgd_traffic(arena, {.rank = options.power_sgd});
-  all.wire_share =
-      static_cast<double>(traffic.thin + traffic.exact) / static_cast<double>(arena.size);
-  all.sums = 2;
-  all.compress_gb_s = options.power_sgd_gb_s;
-}
-
-Simulation simulation_of(const SimulateOptions& options) {
-  Simulation all;
-  all.machine = study::parse_machine(read_text(options.machine), options.machine);
-  const study::DeviceProfile& device = all.machine.device;
-  const std::string model = options.model.empty() ? device.model : options.model;
-  const std::size_t image =
-      options.image == 0 && model == device.model ? device.image : options.image;
-  all.network = nn::resnet(nn::usual_resnet(model, image, options.classes));
-  all.precision =
-      options.precision.empty() ? device.precision : backend::parse_precision(options.precision);
-  all.pace = options.tape.empty()
-                 ? backend::Pace(study::pace_for(device, all.network, all.precision))
-                 : backend::read_pace(options.tape, options.efficiency);
-  if (!options.comm.empty()) {
-    all.measured = study::parse_comm(read_text(options.comm), options.comm);
-    require(all.measured->verbs.contains("all-reduce"),
-            options.comm + ": has no all-reduce: measure it by bench comm");
-  }
-  all.per_node = options.per_node > 0 ? options.per_node : all.machine.devices_per_node;
-  all.bucket_mb =
-      options.bucket_mb > 0 ? options.bucket_mb : all.machine.bucket_mb.value_or(usual_bucket_mb);
-  all.wire_share = wire_share_of(options.wire);
-  all.sync_every = options.sync_every;
-  if (options.power_sgd > 0) set_power_sgd(options, all);
-  require(all.sync_every == 1 || (!all.measured && options.wire == "fp32"),
-          "--sync-every sends sums inside of nodes and weights between them: leave out --comm and "
-          "--wire");
-  if (options.gossip) {
-    require(all.sync_every == 1 && !all.measured && options.wire == "fp32" && !options.power_sgd,
-            "--gossip sends weights in each step: leave out --sync-every, --comm, --wire and "
-            "--power-sgd");
-    all.gossip_late = options.gossip_late;
-  }
-  return all;
-}
 
 /// The numbers of ranks to simulate: those given; the measured one; or 1, a node, and on from there
 /// to 10,000.
@@ -129,12 +38,18 @@ std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulat
                       world, options.comm, measured));
     if (worlds.empty()) worlds = {1, measured};
   }
+  const auto has_groups = [&](std::size_t world) {
+    return world == 1 || world % all.norm_ranks == 0;
+  };
+  for (const std::size_t world : worlds)
+    require(has_groups(world),
+            fmt::format("--norm-ranks {} does not divide {} ranks", all.norm_ranks, world));
   if (!worlds.empty()) return worlds;
   worlds = {1};
   for (std::size_t world = std::max<std::size_t>(2, all.per_node); world < most_known_ranks;
        world *= 2)
-    worlds.push_back(world);
-  worlds.push_back(most_known_ranks);
+    if (has_groups(world)) worlds.push_back(world);
+  if (has_groups(most_known_ranks)) worlds.push_back(most_known_ranks);
   return worlds;
 }
 
@@ -143,61 +58,6 @@ std::size_t rows_of(const SimulateOptions& options, std::size_t world) {
   require(options.batch % world == 0 && options.batch >= world,
           fmt::format("--batch {} does not divide among {} ranks", options.batch, world));
   return options.batch / world;
-}
-
-/// What the weights' way adds to a step of this length: each step sends as many, and they have come
-/// `late` steps later.
-double gossip_exposed_ms(const Simulation& all, const study::Layout& layout, std::size_t numbers,
-                         double compute_ms) {
-  const study::ReduceCost push =
-      study::push_cost(all.machine.network, layout, static_cast<double>(numbers * sizeof(float)));
-  const double busy_ms = 1e3 * push.busy_s, whole_ms = busy_ms + 1e3 * push.delay_s;
-  if (*all.gossip_late == 0) return whole_ms;
-  const double step_ms = std::max(busy_ms, whole_ms / static_cast<double>(*all.gossip_late));
-  return std::max(0.0, step_ms - compute_ms);
-}
-
-study::StepTimeline step_of(const Simulation& all, std::size_t world, std::size_t rows,
-                            double bucket_mb) {
-  const study::Layout layout{.ranks = world, .per_node = all.per_node};
-  const bool rare = all.sync_every > 1 && layout.nodes() > 1;
-  const study::Layout each_step = rare ? study::Layout{all.per_node, all.per_node} : layout;
-  const auto cost = [&](double bytes) {
-    if (each_step.ranks == 1 || all.gossip_late) return study::ReduceCost{};
-    const double sent = all.wire_share * bytes / all.sums;
-    study::ReduceCost one = all.measured
-                                ? study::all_reduce_cost(*all.measured, sent)
-                                : study::all_reduce_cost(all.machine.network, each_step, sent);
-    one.busy_s *= all.sums;
-    one.delay_s *= all.sums;
-    return one;
-  };
-  const nn::ArenaLayout arena = backend::plain_layout(all.network);
-  study::StepTimeline step =
-      study::simulate_step(time_tape(all.network, rows, all.precision, all.pace), arena,
-                           static_cast<std::size_t>(bucket_mb * 1e6), cost);
-  if (all.compress_gb_s > 0 && world > 1)  // by the device that computes: nothing hides it
-    step.exposed_ms +=
-        1e3 * static_cast<double>(arena.size * sizeof(float)) / (1e9 * all.compress_gb_s);
-  if (all.gossip_late && world > 1)
-    step.exposed_ms += gossip_exposed_ms(all, layout, arena.size, step.compute_ms());
-  if (rare) {  // nothing hides an agreement
-    const study::ReduceCost weights = study::all_reduce_cost(
-        all.machine.network, layout, static_cast<double>(arena.size * sizeof(float)));
-    step.exposed_ms +=
-        1e3 * (weights.busy_s + weights.delay_s) / static_cast<double>(all.sync_every);
-  }
-  // What the slowest of one node loses is in the device's pace already.
-  const double ranks_more =
-      study::slowest_of(world) - study::slowest_of(std::min(world, all.per_node));
-  step.jitter_ms = all.machine.device.jitter * ranks_more * step.compute_ms();
-  return step;
-}
-
-double best_bucket_mb(const Simulation& all, std::size_t world, std::size_t rows) {
-  const auto step_ms = [&](double mb) { return step_of(all, world, rows, mb).step_ms(); };
-  return *std::min_element(std::begin(tried_buckets_mb), std::end(tried_buckets_mb),
-                           [&](double a, double b) { return step_ms(a) < step_ms(b); });
 }
 
 Json to_json(const study::StepTimeline& step) {
@@ -219,10 +79,10 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
     return 1e3 * static_cast<double>(rows_of(options, world)) / step.step_ms();
   };
   const double base =
-      rows_per_s(base_world, step_of(all, base_world, rows_of(options, base_world), all.bucket_mb));
+      rows_per_s(base_world, all.step(base_world, rows_of(options, base_world), all.bucket_mb));
   for (const std::size_t world : worlds) {
     const std::size_t rows = rows_of(options, world);
-    const study::StepTimeline step = step_of(all, world, rows, all.bucket_mb);
+    const study::StepTimeline step = all.step(world, rows, all.bucket_mb);
     const double each = rows_per_s(world, step), rate = each * static_cast<double>(world);
     points.push_back({{"ranks", world},
                       {"nodes", study::Layout{world, all.per_node}.nodes()},
@@ -231,11 +91,12 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
                       {"compute_ms", step.compute_ms()},
                       {"exposed_comm_ms", step.exposed_ms},
                       {"jitter_ms", step.jitter_ms},
+                      {"norms_ms", step.norms_ms},
                       {"images_per_s", rate},
                       {"images_per_s_and_rank", each},
                       {"efficiency", each / base},
                       {"bucket_mb", all.bucket_mb},
-                      {"best_bucket_mb", best_bucket_mb(all, world, rows)},
+                      {"best_bucket_mb", all.best_bucket_mb(world, rows)},
                       {"buckets", to_json(step)}});
   }
   return {{"machine", all.machine.name},        {"source", all.machine.source},
@@ -249,19 +110,23 @@ std::string cell(const Json& point, const char* key, int digits) {
 }
 
 void report(const Json& json, bool buckets) {
+  constexpr int norms_column = 6;
   log::info(fmt::format("{} in {} on {}: {}", json["model"].get<std::string>(),
                         json["precision"].get<std::string>(), json["machine"].get<std::string>(),
                         json["pace"].get<std::string>()));
   std::vector<std::vector<std::string>> rows{{"ranks", "nodes", "batch", "ms a step", "compute",
-                                              "exposed comm.", "jitter", "images/s", "a rank",
-                                              "efficiency", "best bucket"}};
+                                              "exposed comm.", "batch norms", "jitter", "images/s",
+                                              "a rank", "efficiency", "best bucket"}};
   for (const Json& point : json["points"])
     rows.push_back({point["ranks"].dump(), point["nodes"].dump(), point["batch"].dump(),
                     cell(point, "step_ms", 2), cell(point, "compute_ms", 2),
-                    cell(point, "exposed_comm_ms", 2), cell(point, "jitter_ms", 2),
-                    cell(point, "images_per_s", 0), cell(point, "images_per_s_and_rank", 1),
+                    cell(point, "exposed_comm_ms", 2), cell(point, "norms_ms", 2),
+                    cell(point, "jitter_ms", 2), cell(point, "images_per_s", 0),
+                    cell(point, "images_per_s_and_rank", 1),
                     fmt::format("{:.1f} %", 100 * point["efficiency"].get<double>()),
                     fmt::format("{} MB", point["best_bucket_mb"].get<double>())});
+  if (json["points"].back()["norms_ms"] == 0)
+    for (auto& row : rows) row.erase(row.begin() + norms_column);
   log::info(table(rows) +
             fmt::format("buckets of {} MB; efficiency is a rank's images/s relative to that on {}, "
                         "{:.1f}",
@@ -287,7 +152,7 @@ int run(Launch& launch, const SimulateOptions& options) {
   if (leave_to_rank_0(launch)) return status_done;
   require(options.batch == 0 || options.batch_per_rank == 0,
           "give one of --batch and --batch-per-rank");
-  const Simulation all = simulation_of(options);
+  const Simulation all(options);
   Json json = simulate(options, all);
   report(json, options.buckets);
   if (!options.hwloc.empty()) json["paths"] = show_node_paths(options.hwloc, all.machine);
@@ -329,6 +194,8 @@ Command add_simulate(Arguments root) {
             "as sync.gossip-late: they are added N steps later");
   add_count(app, "--power-sgd", options->power_sgd, {0, backend::most_width},
             "as comm.power-sgd: gradients travel as products of this rank");
+  add_count(app, "--norm-ranks", options->norm_ranks, {1, most_known_ranks},
+            "as model-options.norm-ranks: groups of N ranks share batch norm's statistics");
   app.add("--power-sgd-gb-s", options->power_sgd_gb_s,
           "10^9 bytes of gradients that a rank makes products of in a second")
       .within(0.001, 1e6)

@@ -25,10 +25,10 @@ struct Muon {
 };
 
 /// Floats that one filter's step needs in addition to it: twice itself, and four squares of the
-/// shorter side.
+/// shorter side, with sides rounded up to 16.
 constexpr std::size_t muon_room(std::size_t rows, std::size_t columns) {
-  const std::size_t shorter = std::min(rows, columns);
-  return 2 * rows * columns + 4 * shorter * shorter;
+  const std::size_t shorter = (std::min(rows, columns) + 15) / 16 * 16;
+  return 2 * shorter * ((std::max(rows, columns) + 15) / 16 * 16) + 4 * shorter * shorter;
 }
 /// Filters are updated together as long as they need no more floats than this.
 constexpr std::size_t muon_together = std::size_t{1} << 24;

@@ -41,7 +41,8 @@ class Examination {
 
   Estimate try_workers(std::size_t workers);
   std::string describe_rows() const;
-  void examine_wire(train::Trainer& small);
+  std::unique_ptr<train::Trainer> examine_norms();
+  void examine_wire(train::Trainer& whole, train::Trainer& small);
   void examine_skew(train::Trainer& small, train::Trainer& silent);
   double agreement_ms();
   void judge_stolen(std::size_t rank);

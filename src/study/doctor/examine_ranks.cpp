@@ -90,6 +90,7 @@ void Examination::examine_sums() {
     not_measured(SlowReason::communication, wait, why);
   };
   if (control_.world() == 1) return neither("there is one rank");
+  const auto apart = examine_norms();
   if (!sums_alike(run_.trainer_spec().exchange))
     return neither(
         fmt::format("the exchange '{}' does not sum by all-reduces", trainer_->exchange().name()));
@@ -98,12 +99,40 @@ void Examination::examine_sums() {
   const auto small = variant(run_.trainer_spec(), small_, why);
   const auto silent = variant(run_.trainer_spec(), silent_, why);
   if (!small || !silent) return neither(why);
-  examine_wire(*small);
+  examine_wire(apart ? *apart : *trainer_, *small);
   examine_skew(*small, *silent);
 }
 
-void Examination::examine_wire(train::Trainer& small) {
-  const Arm is = held(*trainer_), tiny = held(small);
+/// The training as it is against one whose batch norms take each rank's rows alone. Returns that
+/// one, which ranks are then compared with: those of groups that are cut off gather nothing either.
+std::unique_ptr<train::Trainer> Examination::examine_norms() {
+  train::TrainerSpec spec = run_.trainer_spec();
+  if (spec.norm_ranks == 1) return nullptr;
+  const std::string what = fmt::format(
+      "batch norm's statistics of {} ranks: gathers, and waiting for these ranks", spec.norm_ranks);
+  spec.norm_ranks = 1;
+  std::string why = why_over();
+  std::unique_ptr<train::Trainer> trainer;
+  if (!over()) trainer = variant(spec, run_.reducing(), why);
+  if (!trainer) {
+    not_measured(SlowReason::communication, what, why);
+    return nullptr;
+  }
+  const Arm is = held(*trainer_), apart = held(*trainer);
+  turns_.block(apart);
+  ++comparisons_left_;
+  const Estimate cost = turns_.compare({is}, {apart}, share_of_rest()).difference;
+  add({.reason = SlowReason::communication,
+       .what = what,
+       .cost = cost,
+       .not_measured = {},
+       .change = "--model-options.norm-ranks 1, which changes what is learned",
+       .effect = cost});
+  return trainer;
+}
+
+void Examination::examine_wire(train::Trainer& whole, train::Trainer& small) {
+  const Arm is = held(whole), tiny = held(small);
   turns_.block(tiny);
   SlowCause finding{.reason = SlowReason::communication,
                     .what = "what the network carries: sums of gradients against sums of 4 bytes",
@@ -111,6 +140,7 @@ void Examination::examine_wire(train::Trainer& small) {
                     .not_measured = {},
                     .change = {}};
   train::TrainerSpec spec = run_.trainer_spec();
+  spec.norm_ranks = 1;
   if (worth_changing(finding, diagnosis_.step_ms) && !over() &&
       spec.exchange == reduce::ExchangeKind::exact) {
     spec.exchange = reduce::ExchangeKind::bf16;

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/observe/stragglers.hpp"
@@ -32,8 +33,19 @@ Estimate over_epochs(const NewestStart& told, Of of) {
   return {lower_median(values), *least, *most};
 }
 
+/// Why records do not tell where ranks wait that share batch norm's statistics.
+constexpr const char* inside_of_phases =
+    "these ranks wait for each other inside of forward and backward, whose times they share: give "
+    "doctor the options of train";
+
 /// The rank that is most late in the newest epoch, by what it computes itself.
 SlowCause slow_rank(const NewestStart& told) {
+  if (told.norm_ranks > 1)
+    return {.reason = SlowReason::communication,
+            .what = "waiting for a slow rank",
+            .cost = std::nullopt,
+            .not_measured = inside_of_phases,
+            .change = {}};
   const auto late = [](const observe::RanksRecord& record) {
     double most_ms = 0;
     for (const observe::Straggler& one : observe::find_stragglers(times_of(record), 0))
@@ -95,7 +107,20 @@ NewestStart read_newest_start(const fs::path& run) {
   require(started && !told.ranks.empty(),
           fmt::format("{}: its newest start has not recorded how its ranks spent an epoch yet",
                       directory.metrics().string()));
+  try {
+    told.norm_ranks = read_config(run).model_options.norm_ranks;
+  } catch (const InputError&) {  // what-ifs need the configuration, and say what it lacks
+  }
   return told;
+}
+
+config::Config read_config(const fs::path& run) {
+  const train::RunDirectory files(run);
+  config::Config config;
+  config::apply_toml(config, read_text(files.config()), files.config().string());
+  if (fs::exists(files.decisions()))
+    config::apply_toml(config, read_text(files.decisions()), files.decisions().string());
+  return config;
 }
 
 Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
@@ -117,6 +142,12 @@ Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
        .not_measured = {},
        .change = "--comm.wire bf16"});
   add(slow_rank(told));
+  if (told.norm_ranks > 1)
+    add({.reason = SlowReason::communication,
+         .what = fmt::format("batch norm's statistics of {} ranks", told.norm_ranks),
+         .cost = std::nullopt,
+         .not_measured = inside_of_phases,
+         .change = {}});
   add(monitoring(told));
   for (const auto& [reason, what] : {std::pair{SlowReason::parallel_work, "fixed costs of a step"},
                                      std::pair{SlowReason::precision, "a lower precision"},

@@ -116,6 +116,18 @@ ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double
   return {busy_s / distances + 1e-6 * network.message_us, 1e-6 * latency_us};
 }
 
+double gather_s(const NetworkProfile& network, const Layout& layout, std::size_t group,
+                double bytes) {
+  check(network.by == SumBy::direct, "only ranks on CPUs gather by messages to each other one");
+  const std::size_t on_node = std::min({layout.ranks, layout.per_node, group});
+  const auto here = static_cast<double>(on_node - 1), away = static_cast<double>(group - on_node);
+  const auto sharing = static_cast<double>(std::min(layout.ranks, layout.per_node));
+  const double latency_us = away > 0 ? network.latency_us : network.inside_latency_us;
+  return 1e-6 * (latency_us + (here + away) * network.message_us) +
+         std::max(here * bytes / (network.inside_gb_per_s * 1e9),
+                  sharing * away * bytes / (network.node_gb_per_s * 1e9));
+}
+
 ReduceCost all_reduce_cost(const CommFigures& measured, double bytes) {
   const auto alone = measured.verbs.find("all-reduce");
   const auto queued = measured.verbs.find("all-reduce, queued");

@@ -8,7 +8,6 @@
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
@@ -22,17 +21,11 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_epochs = 30;  // the newest
 
-/// As the newest start followed it.
-config::Config config_of(const train::RunDirectory& run) {
-  config::Config config;
-  config::apply_toml(config, read_text(run.config()), run.config().string());
-  if (fs::exists(run.decisions()))
-    config::apply_toml(config, read_text(run.decisions()), run.decisions().string());
-  return config;
-}
-
 /// Why steps of this configuration are not simulated; empty when they are.
 std::string other_exchange(const config::Config& config) {
+  if (config.model_options.norm_ranks > 1)
+    return "with model-options.norm-ranks ranks also wait for each other inside of forward and "
+           "backward, which the simulation does not";
   const char* key = config.sync.gossip          ? "sync.gossip"
                     : config.sync.every > 1     ? "sync.every"
                     : config.comm.power_sgd > 0 ? "comm.power-sgd"
@@ -102,7 +95,7 @@ void take_epochs(const NewestStart& records, RecordedSteps& found) {
 }
 
 void read_steps(const train::RunDirectory& run, const NewestStart& records, RecordedSteps& found) {
-  const config::Config config = config_of(run);
+  const config::Config config = read_config(run.root());
   found.batch = records.start.batch;
   found.not_known = other_exchange(config);
   if (!found.not_known.empty()) return;

@@ -49,6 +49,17 @@ late=$(exposed --gossip) && once=$(exposed --gossip --gossip-late 0) &&
     'BEGIN { exit !(a > 1.4 * b && c - b > 15 && c - b < 17 && c > 815 && c < 825) }'
 verdict $? 'gossip sends two thirds of the bytes of four ranks, and a step hides late weights'
 
+# A rank of ResNet-50 gives each other one 425,352 bytes in 98 gathers: to three 10.2 ms at 1 Gb/s,
+# and 98 times a latency of 30 us and three messages of 5 us.
+norms() {
+  exposed --norm-ranks "$1" >/dev/null &&
+    python3 -c 'import json; print(json.load(open("one.json"))["points"][-1]["norms_ms"])'
+}
+all=$(norms 4) && pairs=$(norms 2) &&
+  awk -v a="$all" -v b="$pairs" \
+    'BEGIN { exit !(a > 14.6 && a < 14.65 && b > 6.8 && b < 6.85) }'
+verdict $? "batch norms of four ranks wait for three others' numbers, of pairs for one other's"
+
 run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --ranks 8 \
   --hwloc "$support/../fixtures/topologies/p4d.xml"
 ((status == 0)) && says '8 GPUs, 2 NUMA nodes' && says '31.5 +24.5 +rdmap16s27 +2 +15.8'
@@ -81,6 +92,9 @@ refused 'lacks.toml: lacks .device.row-ms' simulate --machine lacks.toml
 refused 'leave out --wire and --sync-every' simulate --machine slow.toml --power-sgd 2 --wire bf16
 refused '.--gossip sends weights in each step: leave out' simulate --machine slow.toml --gossip \
   --sync-every 8
+refused 'leave out --sync-every and --gossip' simulate --machine slow.toml --gossip --norm-ranks 2
+refused "norm-ranks 3 does not divide 4 ranks" simulate --machine slow.toml --ranks 4 --norm-ranks 3
+refused 'does not share batch norm.s statistics' simulate "${a100[@]}" --norm-ranks 2
 refused 'none.toml' simulate --machine none.toml
 refused \
   'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \

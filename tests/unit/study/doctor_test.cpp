@@ -206,6 +206,30 @@ TEST_CASE("a run's records name what they show, and do not guess the rest", "[do
   CHECK_THAT(slow_rank.findings.front().what, Contains("rank 1 in forward"));
 }
 
+TEST_CASE("records of ranks that share batch norm's statistics do not say where these wait",
+          "[doctor]") {
+  const Folder folder;
+  observe::StartRecord start;
+  start.ranks = 2;
+  start.batch = 64;
+  start.steps_per_epoch = 100;
+  write_run(folder.path, {start, ranks(0, 30)});
+  const auto waits = [&](const std::string& toml) {
+    write(folder.path / "config.toml", toml);
+    std::vector<SlowCause> found;
+    for (const SlowCause& finding : of_records(folder.path).findings)
+      if (finding.reason == SlowReason::communication && !finding.cost) found.push_back(finding);
+    return found;
+  };
+  CHECK(waits("").empty());
+  const auto found = waits("[model-options]\nnorm-ranks = 2\n");
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].what == "waiting for a slow rank");
+  CHECK(found[1].what == "batch norm's statistics of 2 ranks");
+  for (const SlowCause& one : found)
+    CHECK_THAT(one.not_measured, Contains("inside of forward and backward"));
+}
+
 TEST_CASE("a folder without an epoch's records is an error that names it", "[doctor]") {
   const Folder folder;
   CHECK_THROWS_WITH(read_newest_start(folder.path),

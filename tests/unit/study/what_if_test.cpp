@@ -182,6 +182,8 @@ TEST_CASE("what cannot be known says why, and is no number", "[what_if]") {
     return heading_of(what_if);
   };
   CHECK_THAT(why(Run({slow_backward()}, "[sync]\ngossip = true\n")), Contains("sync.gossip"));
+  CHECK_THAT(why(Run({slow_backward()}, "[model-options]\nnorm-ranks = 2\n")),
+             Contains("model-options.norm-ranks"));
   CHECK_THAT(why(Run({slow_backward()}, "[comm]\nbucket = 100\n")),
              Contains("config.toml") && Contains("comm.bucket"));
   auto odd = slow_backward();

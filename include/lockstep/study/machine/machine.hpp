@@ -76,6 +76,12 @@ ReduceCost all_reduce_cost(const CommFigures& measured, double bytes);
 /// gossip): the mean of these distances. Between nodes, a node's ranks share its rate. Pure.
 ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes);
 
+/// Each rank sends `bytes` bytes to each other one of its group, of `group` consecutive ranks that
+/// fill nodes or divide them; all groups at once, by SumBy::direct. Seconds until they have come.
+/// Pure.
+double gather_s(const NetworkProfile& network, const Layout& layout, std::size_t group,
+                double bytes);
+
 /// The pace of this device for another network or precision than its reference: row_ms in the ratio
 /// of what nn::cost_of() says at the device's rates, step_ms in that of the number of nodes. Pure.
 backend::LinePace pace_for(const DeviceProfile& device, const nn::Network& network,

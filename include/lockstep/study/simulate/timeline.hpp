@@ -24,9 +24,10 @@ struct StepTimeline {
   double forward_ms = 0, backward_ms = 0, update_ms = 0;
   double exposed_ms = 0;  ///< the device waits for sums that backward did not hide
   double jitter_ms = 0;   ///< the slowest rank is later than the middle one
+  double norms_ms = 0;    ///< ranks wait for each other's batch norms (norm_gathers.hpp)
   std::vector<BucketTimes> buckets;
   double compute_ms() const { return forward_ms + backward_ms + update_ms; }
-  double step_ms() const { return compute_ms() + exposed_ms + jitter_ms; }
+  double step_ms() const { return compute_ms() + norms_ms + exposed_ms + jitter_ms; }
 };
 
 using CostOf = std::function<ReduceCost(double bytes)>;

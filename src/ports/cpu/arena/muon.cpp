@@ -29,27 +29,43 @@ std::vector<Piece> cut_columns(const CpuParameters& parameters, const FilterStep
   return pieces;
 }
 
-/// Calls work(filter, number in the slice, number in the matrix) for each value.
+/// Numbers of a filter that lie next to each other in its slice, and where the matrix has them.
+struct Run {
+  std::size_t from, count, to, stride;
+};
+
+/// Calls work(filter, run) for all values.
 template <class Work>
-void each_value(const CpuParameters& parameters, const FilterSteps& filters, Team& team,
-                const Work& work) {
+void each_run(const CpuParameters& parameters, const FilterSteps& filters,
+              const std::vector<WideMatrix>& matrices, Team& team, const Work& work) {
   const std::vector<Piece> pieces = cut_columns(parameters, filters);
   team.run([&](std::size_t lane) {
     const std::size_t end = pieces.size() * (lane + 1) / team.lanes();
     for (std::size_t i = pieces.size() * lane / team.lanes(); i < end; ++i) {
       const Piece& piece = pieces[i];
       const nn::MatrixForm& form = parameters.layout().slices[filters[piece.filter].slice].form;
+      const WideMatrix& matrix = matrices[piece.filter];
       const bool upright = form.rows <= form.columns;
-      const std::size_t by_row = upright ? form.columns : 1, by_column = upright ? 1 : form.rows;
       for (std::size_t row = 0; row < form.rows; row += form.panel)
-        for (std::size_t c = piece.first; c < piece.last; ++c) {
-          const std::size_t from = row / form.panel * form.panel_stride + c * form.column_stride,
-                            to = row * by_row + c * by_column;
-          for (std::size_t k = 0; k < form.panel; ++k)
-            work(piece.filter, from + k, to + k * by_row);
-        }
+        for (std::size_t c = piece.first; c < piece.last; ++c)
+          work(piece.filter,
+               Run{.from = row / form.panel * form.panel_stride + c * form.column_stride,
+                   .count = form.panel,
+                   .to = upright ? matrix.at(row, c) : matrix.at(c, row),
+                   .stride = upright ? 1u : 16u});
     }
   });
+}
+
+WideMatrix place(const nn::MatrixForm& form, float* room) {
+  const std::size_t height = whole_panels(std::min(form.rows, form.columns)),
+                    width = whole_panels(std::max(form.rows, form.columns));
+  if (height * width > form.rows * form.columns) std::fill_n(room, height * width, 0.f);
+  return {.height = height,
+          .width = width,
+          .values = room,
+          .next = room + height * width,
+          .squares = room + 2 * height * width};
 }
 
 void step_together(CpuParameters& parameters, const FilterSteps& filters, int iterations,
@@ -64,23 +80,23 @@ void step_together(CpuParameters& parameters, const FilterSteps& filters, int it
   std::vector<float*> weights;
   for (const FilterStep& filter : filters) {
     const nn::Slice& slice = slices[filter.slice];
-    const std::size_t count = slice.form.rows * slice.form.columns;
-    matrices.push_back({.height = std::min(slice.form.rows, slice.form.columns),
-                        .width = std::max(slice.form.rows, slice.form.columns),
-                        .values = room,
-                        .next = room + count,
-                        .squares = room + 2 * count});
+    matrices.push_back(place(slice.form, room));
     room += optim::muon_room(slice.form.rows, slice.form.columns);
     steps.push_back(parameters.at(Part::gradients, slice.offset));
     weights.push_back(parameters.at(Part::weights, slice.offset));
   }
-  each_value(parameters, filters, team, [&](std::size_t i, std::size_t from, std::size_t to) {
-    matrices[i].values[to] = filters[i].begin * steps[i][from];
+  each_run(parameters, filters, matrices, team, [&](std::size_t i, const Run& run) {
+    const float begin = filters[i].begin;
+    const float* from = steps[i] + run.from;
+    float* to = matrices[i].values + run.to;
+    for (std::size_t k = 0; k < run.count; ++k) to[k * run.stride] = begin * from[k];
   });
   orthogonalise(matrices, iterations, team);
-  each_value(parameters, filters, team, [&](std::size_t i, std::size_t at, std::size_t from) {
-    float& weight = weights[i][at];
-    weight = filters[i].keep * weight - filters[i].rate * matrices[i].values[from];
+  each_run(parameters, filters, matrices, team, [&](std::size_t i, const Run& run) {
+    const float keep = filters[i].keep, rate = filters[i].rate;
+    const float* from = matrices[i].values + run.to;
+    float* to = weights[i] + run.from;
+    for (std::size_t k = 0; k < run.count; ++k) to[k] = keep * to[k] - rate * from[k * run.stride];
   });
 }
 

@@ -1,60 +1,54 @@
 // Why iterations are done on x x'. An iteration is x = p x with a polynomial p of the square matrix
 // s = x x', and leaves s = p s p. All of these are polynomials of one symmetric matrix, so their
-// products are symmetric, too: half of each is enough. So an iteration costs three halves of
+// products are symmetric, too: half of each is enough. So an iteration costs four halves of
 // products of the shorter side, where products with x, whose other side is up to nine times longer
 // in a ResNet, would cost two or three times as much. The bits do not depend on the number of
 // lanes: each tile of a product is one call.
+//
+// Why panels. A square that is symmetric has its columns where others have their rows, and x' is
+// what both products with x need. So nothing is copied or transposed before a product; of oneDNN's
+// sgemm on tiles, whose sums are short, that was a large part.
 #include "ports/cpu/arena/orthogonal.hpp"
-
-#include <dnnl.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/base/error.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 
 namespace lockstep::cpu {
 
 namespace {
 
-constexpr std::size_t tile_rows = 96, tile_columns = 768;
+/// Of a tile, and of the sums that one call makes: what they read stays in a core's caches.
+constexpr std::size_t tile_rows = 4, tile_panels = 8, most_chunks = 16;
+constexpr std::size_t block_floats = 16 * 16;
 
-/// A part of a product: rows and columns from these on.
+/// A part of a product, in blocks of 16 rows and panels of 16 columns.
 struct Tile {
-  std::size_t matrix, row, rows, column, columns;
+  std::size_t matrix, row, rows, panel, panels;
 };
 
-/// alpha * left * right + beta * out, with rows one after the other; right may be transposed.
-struct Product {
-  std::size_t rows, columns, depth;
-  float alpha;
+/// What a tile's product reads and writes.
+struct Factors {
+  decltype(PanelKernels::multiply) multiply;
   const float* left;
-  std::size_t left_stride;
-  bool transposed;
+  std::size_t left_block;  ///< floats from 16 rows to the next 16
+  std::size_t left_chunk;  ///< PanelProduct's
   const float* right;
-  std::size_t right_stride;
-  float beta;
+  std::size_t right_panel;
   float* out;
-  std::size_t out_stride;
+  std::size_t out_panel;
+  std::size_t chunks;
 };
-
-void multiply(const Product& p) {
-  const auto dim = [](std::size_t n) { return static_cast<dnnl_dim_t>(n); };
-  const dnnl::status done = dnnl::sgemm('N', p.transposed ? 'T' : 'N', dim(p.rows), dim(p.columns),
-                                        dim(p.depth), p.alpha, p.left, dim(p.left_stride), p.right,
-                                        dim(p.right_stride), p.beta, p.out, dim(p.out_stride));
-  check(done == dnnl::status::success, "oneDNN's sgemm failed");
-}
 
 class Iterations {
  public:
   Iterations(std::vector<WideMatrix>& matrices, Team& team) : matrices_(matrices), team_(team) {
     for (std::size_t i = 0; i < matrices.size(); ++i) {
-      const std::size_t height = matrices[i].height, width = matrices[i].width;
-      cut(i, width, false, wide_);
-      cut(i, height, true, square_);
+      cut(i, matrices[i].width, false, wide_);
+      cut(i, matrices[i].height, true, square_);
     }
   }
 
@@ -75,13 +69,16 @@ class Iterations {
   }
 
  private:
-  /// Tiles of the rows; `lower`: of those up to the diagonal.
-  void cut(std::size_t matrix, std::size_t width, bool lower, std::vector<Tile>& tiles) const {
-    const std::size_t height = matrices_[matrix].height, across = lower ? tile_rows : tile_columns;
-    for (std::size_t row = 0; row < height; row += tile_rows)
-      for (std::size_t column = 0; column < (lower ? row + 1 : width); column += across)
-        tiles.push_back({matrix, row, std::min(tile_rows, height - row), column,
-                         std::min(across, width - column)});
+  /// Tiles of a product of this many rows and of the matrix's height; `lower`: of those up to the
+  /// diagonal.
+  void cut(std::size_t matrix, std::size_t height, bool lower, std::vector<Tile>& tiles) const {
+    const std::size_t rows = height / 16, panels = matrices_[matrix].height / 16;
+    for (std::size_t row = 0; row < rows; row += tile_rows) {
+      const std::size_t of_row = std::min(tile_rows, rows - row);
+      const std::size_t end = lower ? std::min(panels, row + of_row) : panels;
+      for (std::size_t panel = 0; panel < end; panel += tile_panels)
+        tiles.push_back({matrix, row, of_row, panel, std::min(tile_panels, end - panel)});
+    }
   }
 
   template <class Work>
@@ -95,52 +92,96 @@ class Iterations {
   static float* square(const WideMatrix& m, std::size_t number) {
     return m.squares + number * m.height * m.height;
   }
-  /// What is below the diagonal is above it, too.
-  static void mirror(const Tile& tile, std::size_t height, float* out) {
-    if (tile.row == tile.column) return;
-    for (std::size_t r = tile.row; r < tile.row + tile.rows; ++r)
-      for (std::size_t c = tile.column; c < tile.column + tile.columns; ++c)
-        out[c * height + r] = out[r * height + c];
+  /// How many of the tile's panels are up to the diagonal in a block of rows.
+  static std::size_t up_to_diagonal(const Tile& tile, std::size_t row) {
+    return std::min(tile.panels, row + 1 - std::min(row + 1, tile.panel));
+  }
+
+  /// `lower`: without what is above the diagonal.
+  static void multiply(const Tile& tile, const Factors& f, bool lower) {
+    for (std::size_t chunk = 0; chunk < f.chunks; chunk += most_chunks)
+      for (std::size_t row = tile.row; row < tile.row + tile.rows; ++row)
+        f.multiply({.left = f.left + row * f.left_block + chunk * f.left_chunk,
+                    .left_chunk = f.left_chunk,
+                    .right = f.right + tile.panel * f.right_panel + chunk * block_floats,
+                    .right_panel = f.right_panel,
+                    .out = f.out + tile.panel * f.out_panel + row * block_floats,
+                    .out_panel = f.out_panel,
+                    .panels = lower ? up_to_diagonal(tile, row) : tile.panels,
+                    .chunks = std::min(most_chunks, f.chunks - chunk),
+                    .add = chunk > 0});
+  }
+  /// left' * right up to the diagonal, which is symmetric; both have `steps` rows.
+  static void multiply_symmetric(const Tile& tile, std::size_t height, std::size_t steps,
+                                 const float* left, const float* right, float* out) {
+    multiply(tile,
+             {.multiply = panel_kernels().multiply,
+              .left = left,
+              .left_block = steps * 16,
+              .left_chunk = block_floats,
+              .right = right,
+              .right_panel = steps * 16,
+              .out = out,
+              .out_panel = height * 16,
+              .chunks = steps / 16},
+             true);
+  }
+  /// Calls work(block) for those of the tile up to the diagonal, and copies what they are then to
+  /// above it.
+  template <class Work>
+  static void finish(const Tile& tile, std::size_t height, float* out, const Work& work) {
+    const auto at = [&](std::size_t row, std::size_t panel) {
+      return panel * height * 16 + row * block_floats;
+    };
+    for (std::size_t row = tile.row; row < tile.row + tile.rows; ++row)
+      for (std::size_t i = 0; i < up_to_diagonal(tile, row); ++i) {
+        const std::size_t panel = tile.panel + i;
+        work(at(row, panel), row == panel);
+        if (row != panel) panel_kernels().transpose(out + at(row, panel), out + at(panel, row));
+      }
   }
 
   /// x x'
   void make_squares(std::size_t to) {
     each(square_, [&](const Tile& t, const WideMatrix& m) {
-      float* out = square(m, to);
-      multiply({t.rows, t.columns, m.width, 1, m.values + t.row * m.width, m.width, true,
-                m.values + t.column * m.width, m.width, 0, out + t.row * m.height + t.column,
-                m.height});
-      mirror(t, m.height, out);
+      multiply_symmetric(t, m.height, m.width, m.values, m.values, square(m, to));
+      finish(t, m.height, square(m, to), [](std::size_t, bool) {});
     });
   }
   void multiply_squares(std::size_t left, std::size_t right, std::size_t to) {
     each(square_, [&](const Tile& t, const WideMatrix& m) {
-      const std::size_t n = m.height;
-      multiply({t.rows, t.columns, n, 1, square(m, left) + t.row * n, n, false,
-                square(m, right) + t.column, n, 0, square(m, to) + t.row * n + t.column, n});
-      mirror(t, n, square(m, to));
+      multiply_symmetric(t, m.height, m.height, square(m, left), square(m, right), square(m, to));
+      finish(t, m.height, square(m, to), [](std::size_t, bool) {});
     });
   }
   /// a + b * s + c * s s
   void make_polynomial(std::size_t to) {
     constexpr backend::arithmetic::Quintic quintic;
     each(square_, [&](const Tile& t, const WideMatrix& m) {
-      const std::size_t n = m.height;
       const float* s = square(m, s_);
       float* out = square(m, to);
-      for (std::size_t r = t.row; r < t.row + t.rows; ++r)
-        std::copy_n(s + r * n + t.column, t.columns, out + r * n + t.column);
-      multiply({t.rows, t.columns, n, quintic.c, s + t.row * n, n, false, s + t.column, n,
-                quintic.b, out + t.row * n + t.column, n});
-      if (t.row == t.column)
-        for (std::size_t r = t.row; r < t.row + t.rows; ++r) out[r * n + r] += quintic.a;
-      mirror(t, n, out);
+      multiply_symmetric(t, m.height, m.height, s, s, out);
+      finish(t, m.height, out, [&](std::size_t at, bool diagonal) {
+        float_kernels().scale(quintic.c, block_floats, out + at);
+        vector_kernels().add(quintic.b, s + at, block_floats, out + at);
+        for (std::size_t i = 0; diagonal && i < block_floats; i += 17) out[at + i] += quintic.a;
+      });
     });
   }
-  void apply(std::size_t left) {
+  /// x' times a square.
+  void apply(std::size_t right) {
     each(wide_, [&](const Tile& t, const WideMatrix& m) {
-      multiply({t.rows, t.columns, m.height, 1, square(m, left) + t.row * m.height, m.height, false,
-                m.values + t.column, m.width, 0, m.next + t.row * m.width + t.column, m.width});
+      multiply(t,
+               {.multiply = panel_kernels().multiply_rows,
+                .left = m.values,
+                .left_block = block_floats,
+                .left_chunk = m.width * 16,
+                .right = square(m, right),
+                .right_panel = m.height * 16,
+                .out = m.next,
+                .out_panel = m.width * 16,
+                .chunks = m.height / 16},
+               false);
     });
     for (WideMatrix& m : matrices_) std::swap(m.values, m.next);
   }

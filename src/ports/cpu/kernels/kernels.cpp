@@ -62,6 +62,12 @@ const ThinKernels& thin_kernels(std::size_t width) {
   return table.of_width[width - 1];
 }
 
+const PanelKernels& panel_kernels() {
+  return has_avx512() ? kernels_panel_avx512
+         : has_avx2() ? kernels_panel_avx2
+                      : kernels_panel_x86_64;
+}
+
 const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels) {
   // With fewer channels the products are too short for what the transforms take.
   constexpr std::size_t fewest_for_pairs = 64;

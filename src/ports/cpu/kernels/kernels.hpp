@@ -140,12 +140,33 @@ struct ThinTable {
   ThinKernels of_width[8];  ///< 1 to 8 vectors
 };
 
+/// 16 rows of a product of matrices that are stored in panels of 16 columns, [rows, 16] each.
+struct PanelProduct {
+  const float* left;
+  std::size_t left_chunk;  ///< floats from 16 steps of the sum to the next 16
+  const float* right;      ///< its rows are the steps
+  std::size_t right_panel;
+  float* out;
+  std::size_t out_panel;
+  std::size_t panels, chunks;  ///< columns and steps, 16 each
+  bool add;                    ///< to what is in `out`
+};
+struct PanelKernels {
+  /// The numbers of a step in `left`, for 16 rows, lie next to each other, and steps 16 apart.
+  void (*multiply)(const PanelProduct& product);
+  /// The same where those of a row lie next to each other, and rows 16 apart.
+  void (*multiply_rows)(const PanelProduct& product);
+  /// to [16, 16] = from [16, 16] transposed
+  void (*transpose)(const float* from, float* to);
+};
+
 /// The best kernels for this processor. bf16 exists only with AVX512-BF16; throws InputError
 /// otherwise.
 const Kernels& kernels(Storage storage);
 const FloatKernels& float_kernels();
 const VectorKernels& vector_kernels();
 const ThinKernels& thin_kernels(std::size_t width);
+const PanelKernels& panel_kernels();
 const char*
 instruction_set();  ///< "avx512", "avx2" or "x86-64": part of what bit-exactness depends on
 

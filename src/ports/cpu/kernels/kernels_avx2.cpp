@@ -10,6 +10,7 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/panels.inc"
 #include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 }  // namespace
@@ -18,5 +19,6 @@ const Kernels kernels_fp32_avx2 = table<float>();
 const FloatKernels kernels_float_avx2 = {add, sgd, lars, lamb, direction, squares, scale, average};
 const VectorKernels kernels_vector_avx2 = vector_table();
 const ThinTable kernels_thin_avx2 = thin_tables();
+const PanelKernels kernels_panel_avx2 = panel_table<4, 1>();
 
 }  // namespace lockstep::cpu

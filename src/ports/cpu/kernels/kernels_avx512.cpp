@@ -9,6 +9,7 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/panels.inc"
 #include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 }  // namespace
@@ -18,5 +19,6 @@ const FloatKernels kernels_float_avx512 = {add,       sgd,     lars,  lamb,
                                            direction, squares, scale, average};
 const VectorKernels kernels_vector_avx512 = vector_table();
 const ThinTable kernels_thin_avx512 = thin_tables();
+const PanelKernels kernels_panel_avx512 = panel_table<8, 2>();
 
 }  // namespace lockstep::cpu

@@ -9,6 +9,7 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
+#include "ports/cpu/kernels/panels.inc"
 #include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 }  // namespace
@@ -18,5 +19,6 @@ const FloatKernels kernels_float_x86_64 = {add,       sgd,     lars,  lamb,
                                            direction, squares, scale, average};
 const VectorKernels kernels_vector_x86_64 = vector_table();
 const ThinTable kernels_thin_x86_64 = thin_tables();
+const PanelKernels kernels_panel_x86_64 = panel_table<2, 1>();
 
 }  // namespace lockstep::cpu
