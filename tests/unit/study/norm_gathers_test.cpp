@@ -46,7 +46,7 @@ std::size_t bytes_of(const config::Config& config, std::size_t steps, Gathers& s
     Gathers mine;
     const auto ranks = watch_collectives(below, mine);
     const auto backend = backend::make_cpu_backend({});
-    train::Trainer trainer(make_trainer_spec(config, small_data(), world), *backend, *ranks);
+    train::Trainer trainer(train::make_trainer_spec(config, small_data(), world), *backend, *ranks);
     const Rows rows;
     data::Batch one = rows.batch;
     one.rows = one.capacity = 1;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <utility>
 
 #include "lockstep/backend/arithmetic.hpp"
@@ -50,6 +51,11 @@ class Iterations {
       cut(i, matrices[i].width, false, wide_);
       cut(i, matrices[i].height, true, square_);
     }
+    // The small ones last, so that no lane is still at a large one when the others have ended.
+    for (auto* tiles : {&wide_, &square_})
+      std::ranges::stable_sort(*tiles, std::greater<>(), [&](const Tile& tile) {
+        return tile.rows * tile.panels * matrices[tile.matrix].height;
+      });
   }
 
   /// `count` iterations by way of their product.
@@ -126,6 +132,13 @@ class Iterations {
               .chunks = steps / 16},
              true);
   }
+  /// A product is symmetric but for rounding. It has to be so entirely: what is left would grow
+  /// from one product to the next, because the rows that are read are those of the transpose.
+  static void make_symmetric(float* diagonal_block) {
+    for (std::size_t r = 0; r < 16; ++r)
+      for (std::size_t c = r + 1; c < 16; ++c)
+        diagonal_block[r * 16 + c] = diagonal_block[c * 16 + r];
+  }
   /// Calls work(block) for those of the tile up to the diagonal, and copies what they are then to
   /// above it.
   template <class Work>
@@ -136,8 +149,12 @@ class Iterations {
     for (std::size_t row = tile.row; row < tile.row + tile.rows; ++row)
       for (std::size_t i = 0; i < up_to_diagonal(tile, row); ++i) {
         const std::size_t panel = tile.panel + i;
+        float* here = out + at(row, panel);
         work(at(row, panel), row == panel);
-        if (row != panel) panel_kernels().transpose(out + at(row, panel), out + at(panel, row));
+        if (row == panel)
+          make_symmetric(here);
+        else
+          panel_kernels().transpose(here, out + at(panel, row));
       }
   }
 
