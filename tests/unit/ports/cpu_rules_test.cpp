@@ -6,6 +6,7 @@
 
 #include "lockstep/base/rng.hpp"
 #include "ports/cpu/arena/orthogonal.hpp"
+#include "ports/cpu/kernels/kernels_isa.hpp"
 #include "tests/support/laws/rules.hpp"
 #include "tests/support/networks/sketch.hpp"
 
@@ -51,6 +52,49 @@ struct Given {
 };
 
 }  // namespace
+
+TEST_CASE("products of panels are those of matrices with every instruction set", "[rules]") {
+  constexpr std::size_t chunks = 2, panels = 3, steps = 16 * chunks, block = 256;
+  const auto number = [](std::size_t i) { return static_cast<float>(i * 7919 % 11) - 5; };
+  std::vector<float> left(steps * 16), right(panels * steps * 16), began(panels * block);
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = number(i);
+  for (std::size_t i = 0; i < right.size(); ++i) right[i] = number(i + 5);
+  for (std::size_t i = 0; i < began.size(); ++i) began[i] = number(i + 3);
+  std::vector<const cpu::PanelKernels*> all{&cpu::kernels_panel_x86_64};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    all.push_back(&cpu::kernels_panel_avx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+    all.push_back(&cpu::kernels_panel_avx512);
+  for (const cpu::PanelKernels* kernels : all) {
+    for (const bool rows : {false, true})
+      for (const bool add : {false, true}) {
+        std::vector<float> out = began, want = began;
+        (rows ? kernels->multiply_rows : kernels->multiply)({.left = left.data(),
+                                                             .left_chunk = block,
+                                                             .right = right.data(),
+                                                             .right_panel = steps * 16,
+                                                             .out = out.data(),
+                                                             .out_panel = block,
+                                                             .panels = panels,
+                                                             .chunks = chunks,
+                                                             .add = add});
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          const std::size_t panel = i / block, row = i % block / 16, column = i % 16;
+          double sum = add ? double{began[i]} : 0;
+          for (std::size_t t = 0; t < steps; ++t) {
+            const std::size_t at = rows ? row * 16 + t % 16 : t % 16 * 16 + row;
+            sum += double{left[t / 16 * block + at]} *
+                   double{right[(panel * steps + t) * 16 + column]};
+          }
+          want[i] = static_cast<float>(sum);
+        }
+        CHECK(out == want);  // sums of small integers are exact
+      }
+    std::vector<float> turned(block);
+    kernels->transpose(left.data(), turned.data());
+    for (std::size_t i = 0; i < block; ++i) CHECK(turned[i] == left[i % 16 * 16 + i / 16]);
+  }
+}
 
 TEST_CASE("50 steps of each rule are the published formula's, zero norms and skip lists included",
           "[rules]") {
