@@ -189,7 +189,8 @@ thrice gains_as_simulated
 verdict $? 'at 1 Gb/s each exchange gains what a simulation says, within 15 %'
 
 # ---- batch norms ---------------------------------------------------------------------------------
-# ResNet-20 gathers 19 times in forward and 19 times in backward; each gather passes 2 ms of links.
+# ResNet-20 gathers 19 times in forward and 19 times in backward; each gather passes 2 ms of links,
+# in all 76. Sums that move meanwhile are exposed for less.
 for node in "$node1" "$node2"; do mini shape "$node" delay=1ms; done
 pack_small
 finds_gathers() {
@@ -203,7 +204,7 @@ costs = {one["what"]: one["cost"]["ms"] for one in json.load(open("gathers.json"
 print("   ", costs)
 [norms] = [ms for what, ms in costs.items() if what.startswith("batch norm's statistics of 2 ")]
 [wire] = [ms for what, ms in costs.items() if what.startswith("what the network carries")]
-assert 38 * 2 < norms < 38 * 4 and wire < norms / 4
+assert 0.9 * 76 < norms < 1.5 * 76 and wire < norms / 4
 END
 }
 thrice finds_gathers
