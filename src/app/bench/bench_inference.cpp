@@ -79,7 +79,8 @@ int run_bench(Launch& launch, const InferenceOptions& options) {
   const Synthetic data(spec.network, spec.program.batch,
                        static_cast<std::uint64_t>(launch.rank.rank), compute.backend->device());
   // The weights that a training begins with.
-  const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision);
+  const auto parameters = compute.backend->make_parameters(spec.network, spec.program.precision,
+                                                           backend::Keeps::weights);
   backend::initialise(spec.network, {}, *parameters);
   backend::Inference network(*compute.backend, spec.network, spec.program, *parameters);
   const std::vector<double> times_ms = measure(options, *launch.control, network, data.batch);

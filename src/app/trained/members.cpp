@@ -208,7 +208,7 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
       const backend::ProgramSpec program =
           train::make_program_spec(member.config, about.input, batch);
       backend::Parameters& parameters = *running.parameters.emplace_back(
-          backend.make_parameters(about.network, program.precision));
+          backend.make_parameters(about.network, program.precision, backend::Keeps::weights));
       model::put_weights(member.model, parameters);
       member.model.weights.clear();
       running.hash += fmt::format("{:08x}", parameters.hash());

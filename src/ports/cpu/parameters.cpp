@@ -50,7 +50,7 @@ HostMemory::~HostMemory() {
 }
 
 CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backend::Keeps keeps)
-    : storage_(storage) {
+    : storage_(storage), keeps_folded_(keeps == backend::Keeps::weights) {
   for (std::size_t i = 0; i < network.nodes.size(); ++i)
     if (network.nodes[i].op == nn::Op::conv)
       formats_.emplace(i, ConvFormats::choose(ConvGeometry::of(network, i, storage)));
@@ -67,6 +67,15 @@ CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backen
   for (std::size_t part = 0; part < parts; ++part)
     memory_[part] = HostMemory(layout_.size * sizeof(float));
   trust_.resize(layout_.slices.size());
+}
+
+FoldedWeights* CpuParameters::folded(std::size_t conv_node, const dnnl::memory::desc& format,
+                                     std::size_t bytes) {
+  if (!keeps_folded_) return nullptr;
+  std::list<FoldedWeights>& known = folded_[conv_node];
+  const auto same = std::ranges::find(known, format, &FoldedWeights::format);
+  return same != known.end() ? &*same
+                             : &known.emplace_back(format, HostMemory(bytes), std::nullopt);
 }
 
 void CpuParameters::start_average() {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <list>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "lockstep/backend/parameters.hpp"
@@ -29,6 +31,13 @@ class HostMemory {
  private:
   std::byte *base_ = nullptr, *data_ = nullptr;
   std::size_t mapped_ = 0;
+};
+
+/// A convolution's weights as evaluation's programs read them, in one format.
+struct FoldedWeights {
+  dnnl::memory::desc format;  ///< zero: by Winograd's algorithm
+  HostMemory memory;
+  std::optional<std::uint64_t> version;  ///< of the weights that were folded
 };
 
 /// The arena on a CPU. A convolution's slice has the format in which oneDNN writes its weight
@@ -71,6 +80,9 @@ class CpuParameters final : public backend::Parameters {
     return momentum_[layout_.slices[slice].tensor.node];
   }
   std::size_t slice_index(const std::string& name) const;
+  /// The folded weights of a convolution in this format, the same for all programs; nullptr where
+  /// a training keeps its memory for other things.
+  FoldedWeights* folded(std::size_t conv_node, const dnnl::memory::desc& format, std::size_t bytes);
 
  private:
   Storage storage_;
@@ -83,6 +95,8 @@ class CpuParameters final : public backend::Parameters {
   HostMemory room_;
   std::size_t room_floats_ = 0;
   std::vector<float> trust_;  // by slice
+  bool keeps_folded_;
+  std::map<std::size_t, std::list<FoldedWeights>> folded_;  // by conv node
   double clipped_norm_ = 0;
   std::uint64_t version_ = 0;
 };

@@ -9,7 +9,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/plan/memory.hpp"
-#include "ports/cpu/units/conv/folded_runner.hpp"
+#include "ports/cpu/units/banded_pool.hpp"
+#include "ports/cpu/units/conv/banded_runner.hpp"
 #include "ports/cpu/units/pool_runner.hpp"
 
 namespace lockstep::cpu {
@@ -54,9 +55,11 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
       image_(context_) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
-  context_.units = spec_.training ? lower(network_) : fold(network_);
-  context_.regions = make_regions(network_, context_.units, spec_.batch, context_.lanes,
-                                  context_.storage, chunk_bytes);
+  context_.units = spec_.training ? lower(network_) : fold(network_, context_.shares_rows);
+  context_.regions = context_.shares_rows
+                         ? share_rows(context_.units, spec_.batch, context_.lanes)
+                         : make_regions(network_, context_.units, spec_.batch, context_.lanes,
+                                        context_.storage, chunk_bytes);
   make_runners();
   allocate();
   make_tapes();
@@ -72,10 +75,16 @@ void CpuProgram::make_runners() {
         runners_.push_back(std::make_unique<PointRunner>(context_, u));
         break;
       case UnitKind::folded:
-        runners_.push_back(std::make_unique<FoldedRunner>(context_, u, image_));
+        if (context_.shares_rows)
+          runners_.push_back(std::make_unique<BandedRunner>(context_, u, image_));
+        else
+          runners_.push_back(std::make_unique<FoldedRunner>(context_, u, image_));
         break;
       case UnitKind::pool:
-        runners_.push_back(std::make_unique<PoolRunner>(context_, u));
+        if (context_.shares_rows)
+          runners_.push_back(std::make_unique<BandedPool>(context_, u));
+        else
+          runners_.push_back(std::make_unique<PoolRunner>(context_, u));
         break;
       case UnitKind::head:
         runners_.push_back(std::make_unique<HeadRunner>(context_, u));
@@ -140,7 +149,8 @@ void CpuProgram::place() {
                                      {.fixed = parameters + scratch, .available = block_.size()});
   };
   backend::Placement placement = placed();
-  folds_by_region_ = !spec_.training && block_.size() > 0 && placement.total() > block_.size();
+  folds_by_region_ =
+      !context_.lasting.empty() && block_.size() > 0 && placement.total() > block_.size();
   if (folds_by_region_) {
     for (const auto& [request, region] : context_.lasting)
       context_.requests[request].first = context_.requests[request].last = region;
@@ -266,9 +276,10 @@ void CpuProgram::run_forward(std::size_t r) {
   if (r == 0) begin_forward();
   if (folds_by_region_) fold_units(region.units);
   exchange(context_.norm_statistics[r]);
-  on_lanes([&](std::size_t lane) {
-    for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
-  });
+  if (spec_.training)
+    on_lanes([&](std::size_t lane) {
+      for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
+    });
   on_lanes([&](std::size_t lane) {
     for (const Chunk& chunk : region.lanes[lane])
       for (const std::size_t u : region.units) runners_[u]->forward(chunk);

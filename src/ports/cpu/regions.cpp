@@ -94,7 +94,48 @@ void cut(Region& region, std::size_t number, std::size_t batch, std::size_t lane
   }
 }
 
+std::string name_of(const std::vector<Unit>& units, const std::vector<std::size_t>& members) {
+  std::string name;
+  for (const std::size_t u : members)
+    if (has_conv(units[u]) || units[u].kind == UnitKind::head)
+      name += (name.empty() ? "" : "+") + units[u].name;
+  return name.empty() ? units[members.back()].name : name;
+}
+
+bool has_head(const std::vector<Unit>& units, const std::vector<std::size_t>& members) {
+  return std::any_of(members.begin(), members.end(),
+                     [&](std::size_t u) { return units[u].kind == UnitKind::head; });
+}
+
 }  // namespace
+
+bool can_share_rows(const nn::Network& network, const backend::ProgramSpec& spec) {
+  return !spec.training &&
+         std::none_of(network.nodes.begin(), network.nodes.end(), [](const nn::Node& node) {
+           return node.op == nn::Op::receive || node.op == nn::Op::send ||
+                  node.padding >= node.kernel;
+         });
+}
+
+std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,
+                               std::size_t lanes) {
+  std::vector<Region> result;
+  for (const std::vector<std::size_t>& members : regions(units)) {
+    Region region;
+    region.units = members;
+    region.name = name_of(units, members);
+    if (has_head(units, members)) {  // a lane for each row
+      cut(region, result.size(), batch, batch, batch);
+      region.lanes.resize(lanes);
+    } else {
+      region.chunk_stripes = batch;
+      for (std::size_t lane = 0; lane < lanes; ++lane)
+        region.lanes.push_back({{result.size(), lane, region.chunks++, 0, batch, 1, true}});
+    }
+    result.push_back(std::move(region));
+  }
+  return result;
+}
 
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
                                  std::size_t batch, std::size_t lanes, Storage storage,
@@ -103,19 +144,14 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
   for (const std::vector<std::size_t>& members : regions(units)) {
     Region region;
     region.units = members;
-    bool head = false;
-    for (const std::size_t u : members) {
-      head = head || units[u].kind == UnitKind::head;
-      if (has_conv(units[u]) || units[u].kind == UnitKind::head)
-        region.name += (region.name.empty() ? "" : "+") + units[u].name;
-    }
-    if (region.name.empty()) region.name = units[members.back()].name;
+    region.name = name_of(units, members);
     const Weight weight = weigh(network, units, members, storage);
     const std::size_t budget = chunk_budget(weight, chunk_bytes);
     region.stripes =
         stripes_of_image(weight.image_bytes, budget, most_stripes(network, units, members));
     const std::size_t fit = budget * region.stripes / std::max<std::size_t>(1, weight.image_bytes);
-    cut(region, result.size(), batch, lanes, head ? batch : std::max<std::size_t>(1, fit));
+    cut(region, result.size(), batch, lanes,
+        has_head(units, members) ? batch : std::max<std::size_t>(1, fit));
     result.push_back(std::move(region));
   }
   return result;

@@ -5,7 +5,9 @@
 // needs all of a convolution's output, so each batch norm begins a new region; inside a region,
 // every lane (a thread with its rows) works chunk by chunk. For evaluation the batch norms are
 // folded into the convolutions, when weights have changed or another program has run, and a region
-// holds several convolutions where images are larger than weights.
+// holds several convolutions where images are larger than weights. Where a batch has fewer rows than
+// there are lanes, each unit is a region, and each lane makes a part of its value: some lines, or by
+// Winograd's algorithm some tiles or channels.
 
 #include <algorithm>
 #include <array>
@@ -69,9 +71,12 @@ struct ValuePlace {
   std::size_t at = 0;  ///< the buffer's number, or the offset in the scratch
 };
 
+/// True for the evaluation of a whole network whose windows all touch the image.
+bool can_share_rows(const nn::Network& network, const backend::ProgramSpec& spec);
+
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
-  /// The references must outlive it. `lanes_at_most`: every lane has at least one image.
+  /// The references must outlive it. Every lane has at least one image, or lanes share them.
   Context(const nn::Network& network_, const backend::ProgramSpec& spec_,
           CpuParameters& parameters_, Storage storage_, std::size_t lanes_at_most)
       : network(network_),
@@ -79,7 +84,8 @@ struct Context {
         parameters(parameters_),
         kernels(cpu::kernels(storage_)),
         storage(storage_),
-        lanes(std::min(lanes_at_most, spec_.batch)),
+        shares_rows(can_share_rows(network_, spec_) && spec_.batch < lanes_at_most),
+        lanes(shares_rows ? lanes_at_most : std::min(lanes_at_most, spec_.batch)),
         scalars_of_slot(spec_.slots) {}
 
   const nn::Network& network;
@@ -87,6 +93,8 @@ struct Context {
   CpuParameters& parameters;
   const Kernels& kernels;
   const Storage storage;
+  /// Fewer rows than lanes: each unit is a region, and each lane makes a part of every value.
+  const bool shares_rows;
   const std::size_t lanes;
   std::vector<Unit> units;
   std::vector<Region> regions;
@@ -171,7 +179,7 @@ class Runner {
   virtual void bind() {}
   /// Evaluation: makes what forward needs of the weights, which have changed. Any thread calls it.
   virtual void fold() {}
-  virtual void before_forward(std::size_t /*lane*/) {}
+  virtual void before_forward(std::size_t /*lane*/) {}  ///< in training
   virtual void forward(const Chunk&) = 0;
   /// The same for values that backward makes again. What a batch norm learnt from the whole batch
   /// in forward stays.

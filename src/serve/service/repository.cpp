@@ -58,8 +58,8 @@ class Repository::Loading {
   bool step(backend::Backend& backend) {
     if (const std::size_t next = lane_->parameters.size(); next < file_.members.size()) {
       MemberFile& member = file_.members[next];
-      lane_->parameters.push_back(
-          backend.make_parameters(member.model.about.network, member.program.precision));
+      lane_->parameters.push_back(backend.make_parameters(
+          member.model.about.network, member.program.precision, backend::Keeps::weights));
       model::put_weights(member.model, *lane_->parameters.back());
       member.model.weights.clear();
       return false;

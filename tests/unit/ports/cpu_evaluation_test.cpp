@@ -23,12 +23,26 @@ TEST_CASE("evaluation gives the oracle's logits, every node", "[cpu][evaluation]
   }
 }
 
+TEST_CASE("evaluation gives the oracle's logits where lanes share the rows", "[cpu][evaluation]") {
+  const auto winograd = GENERATE(Winograd::Mode::never, Winograd::Mode::everywhere);
+  const std::size_t rows = GENERATE(1u, 3u), threads = GENERATE(4u, 7u);
+  for (const nn::Network& network : all_sketches()) {
+    const Case c = settled_case(network, 3);
+    Evaluation evaluation(c, rows, {.winograd = winograd, .threads = threads});
+    std::vector<double> want = c.oracle.logits();
+    want.resize(rows * network.classes);
+    for (int twice = 0; twice < 2; ++twice) CHECK(distance(evaluation.logits(c), want) <= 1e-5);
+  }
+}
+
 TEST_CASE("in bf16 evaluation gives the oracle's logits within its rounding", "[cpu][evaluation]") {
   if (!has_bf16()) return;
+  const std::size_t threads = GENERATE(2u, 5u);  // of 5, lanes share the rows
   const auto winograd = GENERATE(Winograd::Mode::never, Winograd::Mode::everywhere);
   for (const nn::Network& network : all_sketches()) {
     const Case c = settled_case(network, 3);
-    Evaluation evaluation(c, 3, {.precision = Precision::bf16, .winograd = winograd});
+    Evaluation evaluation(c, 3,
+                          {.precision = Precision::bf16, .winograd = winograd, .threads = threads});
     CHECK(distance(evaluation.logits(c), c.oracle.logits()) <= 0.03);
   }
 }
@@ -74,7 +88,7 @@ TEST_CASE("no ReLU hides a NaN in evaluation", "[cpu][evaluation]") {
 TEST_CASE("a folded value takes the place of a skip that nothing reads later",
           "[cpu][evaluation]") {
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet50", 0, 0));
-  const auto units = cpu::fold(network);
+  const auto units = cpu::fold(network, GENERATE(false, true));
   std::size_t folded = 0, in_place = 0;
   for (std::size_t u = 0; u < units.size(); ++u) {
     folded += units[u].kind == cpu::UnitKind::folded;

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "ports/cpu/plan/bands.hpp"
 #include "ports/cpu/plan/lowering.hpp"
 #include "ports/cpu/program.hpp"
 #include "ports/cpu/team.hpp"
@@ -114,6 +115,44 @@ TEST_CASE("chunks cover every row once, in order, for any batch and number of la
         CHECK(region.chunks == index);
       }
     }
+  }
+}
+
+TEST_CASE("where lanes share the rows, each line is in one band, which has all that it reads",
+          "[cpu]") {
+  const WindowLines window = GENERATE(WindowLines{7, 7, 1, 1, 0}, WindowLines{9, 5, 3, 2, 1},
+                                      WindowLines{1, 1, 3, 1, 1}, WindowLines{224, 112, 7, 2, 3},
+                                      WindowLines{8, 4, 1, 2, 0}, WindowLines{12, 12, 3, 1, 1});
+  const std::size_t rows = GENERATE(1u, 3u), lanes = GENERATE(1u, 2u, 5u, 40u);
+  std::size_t next = 0;
+  for (std::size_t lane = 0; lane < lanes; ++lane)
+    for (const Band& band : bands_of(window, rows, lane, lanes)) {
+      CHECK(band.image * window.out_height + band.first == next);
+      CHECK(band.first + band.count <= window.out_height);
+      next += band.count;
+      CHECK(band.above + band.in_count + band.below ==
+            (band.count - 1) * window.stride + window.kernel);
+      CHECK(band.in_first + window.padding == band.first * window.stride + band.above);
+      CHECK((band.in_count > 0 && band.in_first + band.in_count <= window.height));
+      if (band.above > 0) CHECK(band.in_first == 0);
+      if (band.below > 0) CHECK(band.in_first + band.in_count == window.height);
+    }
+  CHECK(next == rows * window.out_height);
+}
+
+TEST_CASE("where lanes share the rows, no unit reads what its own region writes", "[cpu]") {
+  const nn::Network network = GENERATE(model("resnet20", 32), model("resnet50", 64));
+  const std::vector<Unit> units = fold(network, true);
+  for (const Unit& unit : units)
+    for (const auto& source : {unit.input, unit.skip})
+      if (source) CHECK(units[*source].level < unit.level);
+  for (const Region& region : share_rows(units, 2, 5)) {
+    CHECK(region.lanes.size() == 5);
+    std::size_t rows = 0;
+    for (const auto& lane : region.lanes)
+      for (const Chunk& chunk : lane) rows += chunk.count;
+    const bool head = units[region.units[0]].kind == UnitKind::head;
+    CHECK(rows == (head ? 2 : 5 * 2));
   }
 }
 

@@ -68,6 +68,9 @@ std::vector<Value> stored(const Floats& values) {
     return as_bf16(values);
 }
 
+Floats values_of(const Floats& values) { return values; }
+Floats values_of(const Halves& values) { return from_bf16(values); }
+
 struct Problem {
   std::size_t in, out, height, width, rows;
   Storage storage = Storage::fp32;
@@ -240,6 +243,47 @@ TEMPLATE_TEST_CASE("a row's output by Winograd's algorithm has the same bits amo
     CHECK(alone.y == part(all.y, c, d));
     CHECK(alone.dx == part(all.dx, a, b));
   }
+}
+
+TEMPLATE_TEST_CASE("parts by Winograd's algorithm have the bits of the whole, with what follows it",
+                   "[cpu][winograd]", float, std::uint16_t) {
+  const Storage storage = sizeof(TestType) == 4 ? Storage::fp32 : Storage::bf16;
+  if (skipped(storage)) return;
+  // Weights larger than images, of which outputs are shared, and smaller ones.
+  const Problem p =
+      GENERATE_COPY(Problem{64, 144, 3, 5, 1, storage}, Problem{16, 32, 21, 14, 2, storage},
+                    Problem{368, 352, 2, 3, 2, storage});
+  const auto x = stored<TestType>(random(p.x(p.rows, 0, 0, 0), 1)),
+             skip = stored<TestType>(random(p.y(p.rows, 0, 0, 0), 3));
+  const Floats w = random(p.in * p.out * 9, 2), scale = random(p.out, 4), shift = random(p.out, 5);
+  const WinogradConv conv(p.geometry());
+  Floats transformed(conv.weight_bytes() / sizeof(float) + 1),
+      scratch(conv.scratch_bytes(p.rows) / sizeof(float));
+  conv.transform_forward(w.data(), 0, 1, transformed.data());
+  const auto bytes = [](auto& v) { return reinterpret_cast<std::byte*>(v.data()); };
+  const auto make = [&](const std::vector<WinogradPart>& parts, bool in_place) {
+    auto y = in_place ? skip : stored<TestType>(Floats(skip.size(), 0.25f));
+    auto from = x;
+    for (const WinogradPart& part : parts)
+      conv.evaluate(p.rows, part, bytes(from), w.data(), transformed.data(),
+                    {scale.data(), shift.data(), in_place ? y.data() : skip.data()}, bytes(y),
+                    bytes(scratch));
+    return y;
+  };
+  const auto whole = make({conv.whole(p.rows)}, false);
+  std::vector<WinogradPart> shares, lines;
+  for (std::size_t lane = 0; lane < 3; ++lane) shares.push_back(conv.share(p.rows, lane, 3));
+  for (std::size_t image = 0; image < p.rows; ++image)
+    for (std::size_t line = 0; line < conv.tile_lines(); ++line)
+      lines.push_back(conv.lines(image, line, 1));
+  CHECK(make(shares, false) == whole);
+  CHECK(make(shares, true) == whole);
+  CHECK(make(lines, false) == whole);
+  Doubles want = exact(p, values_of(x), w, Floats(skip.size())).y;
+  const Floats added = values_of(skip);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    want[i] = std::max(0.0, want[i] * scale[i % p.out] + shift[i % p.out] + added[i]);
+  CHECK(distance(values_of(whole), want) <= (storage == Storage::fp32 ? 4e-6 : 0.02));
 }
 
 TEST_CASE("a network's loss and gradients by Winograd's algorithm are the oracle's",

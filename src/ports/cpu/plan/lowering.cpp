@@ -183,16 +183,17 @@ std::vector<Unit> lower(const nn::Network& network) { return Lowering(network).r
 
 namespace {
 
-/// True when no other unit reads the skip's value after this one has begun.
-bool can_replace_skip(const std::vector<Unit>& units, std::size_t reader) {
+/// True when no other unit reads the skip's value after this one has begun; `apart`: other lanes
+/// may be in an earlier unit of the region.
+bool can_replace_skip(const std::vector<Unit>& units, std::size_t reader, bool apart) {
   const Unit& unit = units[reader];
   if (unit.kind != UnitKind::folded || !unit.skip || unit.pad || unit.input == unit.skip)
     return false;
   const Unit& skip = units[*unit.skip];
   return (skip.kind == UnitKind::folded || skip.kind == UnitKind::pool) &&
          std::all_of(skip.readers.begin(), skip.readers.end(), [&](std::size_t other) {
-           return units[other].level < unit.level ||
-                  (units[other].level == unit.level && other <= reader);
+           return units[other].level < unit.level || other == reader ||
+                  (!apart && units[other].level == unit.level && other < reader);
          });
 }
 
@@ -207,7 +208,7 @@ bool runs_on(const std::vector<Node>& nodes, const Unit& from, const Unit& unit)
 
 }  // namespace
 
-std::vector<Unit> fold(const nn::Network& network) {
+std::vector<Unit> fold(const nn::Network& network, bool apart) {
   const std::vector<Unit> units = lower(network);
   std::vector<Unit> folded;
   std::vector<std::size_t> place(units.size());  // of the unit that makes the same value
@@ -236,12 +237,13 @@ std::vector<Unit> fold(const nn::Network& network) {
       const bool follows =
           source == &unit.input && from.kind == UnitKind::folded && unit.kind == UnitKind::folded;
       const bool new_region =
-          unit.kind == UnitKind::head || (follows && !runs_on(network.nodes, from, unit));
+          apart || unit.kind == UnitKind::head || (follows && !runs_on(network.nodes, from, unit));
       unit.level = std::max(unit.level, from.level + (new_region ? 1 : 0));
     }
     folded.push_back(std::move(unit));
   }
-  for (std::size_t u = 0; u < folded.size(); ++u) folded[u].in_place = can_replace_skip(folded, u);
+  for (std::size_t u = 0; u < folded.size(); ++u)
+    folded[u].in_place = can_replace_skip(folded, u, apart);
   return folded;
 }
 

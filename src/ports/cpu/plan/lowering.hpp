@@ -53,8 +53,9 @@ struct Unit {
 std::vector<Unit> lower(const nn::Network& network);
 
 /// The same network for evaluation, in folded units. No batch norm needs the whole batch there: a
-/// new region begins only where the next unit had better not take each chunk at once.
-std::vector<Unit> fold(const nn::Network& network);
+/// new region begins only where the next unit had better not take each chunk at once; `apart`:
+/// wherever a value is read.
+std::vector<Unit> fold(const nn::Network& network, bool apart = false);
 
 /// Units by level, each level in network order. Points without their own place in a region are left
 /// out; their reader runs them.

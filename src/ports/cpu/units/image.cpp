@@ -24,13 +24,16 @@ void Image::plan(std::size_t region) {
 
 const std::byte* Image::value(const Chunk& chunk) const {
   std::byte* out = c.lane_at(chunk.lane, places_.at(chunk.region));
-  const std::size_t values = chunk.count * row_values_, first = chunk.first * row_values_;
+  values(chunk.first * row_values_, chunk.count * row_values_, out);
+  return out;
+}
+
+void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
   const LoadedRows& rows = rows_[c.slot];
   if (rows.floats)
-    c.kernels.from_float(rows.floats + first, values, out);
+    c.kernels.from_float(rows.floats + first, count, out);
   else
-    c.kernels.normalise(rows.bytes + first, values, scale_, shift_, out);
-  return out;
+    c.kernels.normalise(rows.bytes + first, count, scale_, shift_, out);
 }
 
 }  // namespace lockstep::cpu

@@ -17,6 +17,8 @@ class Image {
   void load_normalised(const float* images) { rows_[c.slot] = {nullptr, images}; }
   /// [rows, height, width, channels] in the lane's scratch.
   const std::byte* value(const Chunk& chunk) const;
+  /// Whole pixels, `count` values from `first` on in the batch.
+  void values(std::size_t first, std::size_t count, std::byte* out) const;
 
  private:
   Context& c;

@@ -10,6 +10,8 @@ namespace {
 
 using dnnl::memory;
 
+}  // namespace
+
 memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage) {
   const auto type = storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
   const auto dim = [](std::size_t n) { return static_cast<memory::dim>(n); };
@@ -17,8 +19,6 @@ memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage) {
           type,
           memory::format_tag::nhwc};
 }
-
-}  // namespace
 
 PointRunner* PoolRunner::inline_input() const {
   return c.units[*unit.input].in_region ? nullptr

@@ -6,6 +6,9 @@
 
 namespace lockstep::cpu {
 
+/// Images as all values are stored.
+dnnl::memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage);
+
 /// Max pooling, with oneDNN, of a point that its region runs or of one that only this unit reads.
 class PoolRunner final : public Runner {
  public:

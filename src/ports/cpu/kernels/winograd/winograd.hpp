@@ -67,6 +67,18 @@ struct WinogradWeights {
   const float* plain;
 };
 
+/// The tiles and outputs that a call makes. Outputs begin at a multiple of winograd_width.
+struct WinogradPart {
+  std::size_t first_tile, tiles, first_out, outs;
+};
+
+/// What becomes of the products: nothing, or y = relu(product * scale + shift [+ skip]). The skip
+/// is like y, and may be y.
+struct WinogradAfter {
+  const float *scale = nullptr, *shift = nullptr;
+  const void* skip = nullptr;
+};
+
 /// Memory that a call may write. `tiles`: how many to transform at a time, at least 1.
 struct WinogradScratch {
   std::size_t tiles;
@@ -108,16 +120,17 @@ struct WinogradForm {
 };
 
 /// The kernels for one instruction set. Their sums have one order: a result depends neither on
-/// rows in one call nor on `tiles`, but for a weight gradient, which is summed over blocks of
-/// tiles.
+/// rows or parts in one call nor on `tiles`, but for a weight gradient, which is summed over blocks
+/// of tiles.
 struct WinogradKernels {
   WinogradForm form;
   /// Part `part` of `parts` of the transformed weights. `weights` is [out / 16, in / 16, 3, 3, 16,
   /// 16 of out] of the convolution itself, also for rotated ones.
   void (*transform_weights)(const WinogradChannels& channels, const float* weights,
                             std::size_t part, std::size_t parts, void* transformed);
-  void (*convolve)(const WinogradImages& images, const void* x, const WinogradChannels& channels,
-                   const WinogradWeights& weights, void* y, const WinogradScratch& scratch);
+  void (*convolve)(const WinogradImages& images, const WinogradPart& part, const void* x,
+                   const WinogradChannels& channels, const WinogradWeights& weights,
+                   const WinogradAfter& after, void* y, const WinogradScratch& scratch);
   /// gradient (in the weights' format) = or += sum over the rows
   void (*weight_gradient)(const WinogradImages& images, const void* x, const void* dy,
                           const WinogradChannels& channels, bool add, float* gradient,

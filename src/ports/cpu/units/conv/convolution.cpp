@@ -25,18 +25,20 @@ memory::data_type type_of(Storage storage) {
   return storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-/// How a convolution's window moves: the strides, and the padding on each side, which is the same.
+/// How a convolution's window moves: the strides, and the padding above and left, below and right.
 struct Window {
   explicit Window(const ConvGeometry& g)
-      : stride{dim(g.stride), dim(g.stride)}, padding{dim(g.padding), dim(g.padding)} {}
-  memory::dims stride, padding;
+      : stride{dim(g.stride), dim(g.stride)},
+        before{dim(g.padding - g.cut_above), dim(g.padding)},
+        after{dim(g.padding - g.cut_below), dim(g.padding)} {}
+  memory::dims stride, before, after;
 };
 
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
                                                        std::size_t rows) {
   const Window w(g);
   return {{prop_kind::forward_training, direct, g.source(rows), weights, g.destination(rows),
-           w.stride, w.padding, w.padding},
+           w.stride, w.before, w.after},
           user_scratchpad(),
           engine()};
 }
@@ -47,7 +49,7 @@ typename Backward::primitive_desc backward_desc(
     const ConvGeometry& g, const Desc& weights, std::size_t rows,
     const dnnl::convolution_forward::primitive_desc& hint) {
   const Window w(g);
-  return {{direct, g.source(rows), weights, g.destination(rows), w.stride, w.padding, w.padding},
+  return {{direct, g.source(rows), weights, g.destination(rows), w.stride, w.before, w.after},
           user_scratchpad(),
           engine(),
           hint};
@@ -87,6 +89,17 @@ ConvGeometry ConvGeometry::stripe(std::size_t stripes) const {
   part.out_height /= stripes;
   return part;
 }
+
+ConvGeometry ConvGeometry::on(const Band& band) const {
+  ConvGeometry part = *this;
+  part.height = band.in_count;
+  part.out_height = band.count;
+  part.cut_above = padding - band.above;
+  part.cut_below = padding - band.below;
+  return part;
+}
+
+WindowLines ConvGeometry::lines() const { return {height, out_height, kernel, stride, padding}; }
 
 Desc ConvGeometry::source(std::size_t rows) const {
   return {{dim(rows), dim(in_channels), dim(height), dim(width)},
@@ -224,7 +237,7 @@ dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& g, con
   try {
     return {
         {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, g.source(rows),
-         weights, bias_desc(g), g.destination(rows), w.stride, w.padding, w.padding},
+         weights, bias_desc(g), g.destination(rows), w.stride, w.before, w.after},
         attributes,
         engine()};
   } catch (const dnnl::error& error) {

@@ -10,6 +10,7 @@
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/network.hpp"
 #include "ports/cpu/kernels/tap_gradient.hpp"
+#include "ports/cpu/plan/bands.hpp"
 
 namespace lockstep::cpu {
 
@@ -30,11 +31,16 @@ struct ConvGeometry {
   std::size_t in_channels, height, width, out_channels, out_height, out_width, kernel, stride,
       padding;
   Storage storage;
+  /// Lines of padding that a band does not have, above and below it.
+  std::size_t cut_above = 0, cut_below = 0;
 
   static ConvGeometry of(const nn::Network& network, std::size_t node, Storage storage);
   /// The same convolution on 1/stripes of each image. Correct only where no line needs its
   /// neighbours.
   ConvGeometry stripe(std::size_t stripes) const;
+  /// The same convolution on some lines of an image.
+  ConvGeometry on(const Band& band) const;
+  WindowLines lines() const;
   dnnl::memory::desc source(std::size_t rows) const;       ///< nhwc, as all activations are
   dnnl::memory::desc destination(std::size_t rows) const;  ///< nhwc
   dnnl::memory::dims weight_dims() const;

@@ -44,45 +44,61 @@ void FoldedRunner::plan() {
   weights_ = c.parameters.find(backend::Part::weights, geometry_.name + ".weight");
   scale_.resize(geometry_.out_channels);
   shift_.resize(geometry_.out_channels);
-  if (!unit.input) image_.plan(unit.level);
+  if (!unit.input) plan_image();
   if (!by_winograd_) return plan_direct();
-  folded_ = c.lasting_buffer(winograd_.weight_bytes(), unit.level);
-  if (unit.skip) product_ = c.scratch(unit.level, geometry_.destination_bytes());
+  place_folded(winograd_.weight_bytes());
   c.library_scratch =
       std::max(c.library_scratch, winograd_.scratch_bytes(c.regions[unit.level].chunk_stripes));
 }
 
+dnnl::convolution_forward::primitive_desc FoldedRunner::direct_desc(const ConvGeometry& geometry,
+                                                                    const memory::desc& weights,
+                                                                    std::size_t rows) const {
+  return folded_desc(geometry, weights, rows, followed_by(unit.skip.has_value(), unit.relu));
+}
+
 void FoldedRunner::plan_direct() {
-  const dnnl::primitive_attr attributes = followed_by(unit.skip.has_value(), unit.relu);
   const memory::desc any(geometry_.weight_dims(), geometry_.source(1).data_type(),
                          memory::format_tag::any);
   const Region& region = c.regions[unit.level];
-  format_ = folded_desc(stripe_, any, region.chunk_stripes, attributes).weights_desc();
+  format_ = direct_desc(stripe_, any, region.chunk_stripes).weights_desc();
   for (const std::size_t count : chunk_sizes(region)) {
-    const auto desc = folded_desc(stripe_, format_, count, attributes);
+    const auto desc = direct_desc(stripe_, format_, count);
     c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
     prepared_[count].primitive = dnnl::convolution_forward(desc);
   }
-  folded_ = c.lasting_buffer(format_.get_size(), unit.level);
+  place_folded(format_.get_size());
+}
+
+void FoldedRunner::place_folded(std::size_t bytes) {
+  shared_ = c.parameters.folded(unit.node, format_, bytes);
+  if (!shared_) folded_ = c.lasting_buffer(bytes, unit.level);
 }
 
 void FoldedRunner::bind() {
   for (auto& [count, prepared] : prepared_)
     for (std::size_t lane = 0; lane < c.lanes; ++lane)
-      prepared.arguments.push_back(
-          {{DNNL_ARG_SRC, memory(stripe_.source(count), engine(), nullptr)},
-           {DNNL_ARG_WEIGHTS, memory(format_, engine(), nullptr)},
-           {DNNL_ARG_BIAS, memory(bias_desc(stripe_), engine(), shift_.data())},
-           {DNNL_ARG_DST, memory(stripe_.destination(count), engine(), nullptr)},
-           {DNNL_ARG_SCRATCHPAD, library_scratch(c, lane)}});
+      prepared.arguments.push_back(arguments_for(stripe_, count, lane));
+}
+
+std::unordered_map<int, memory> FoldedRunner::arguments_for(const ConvGeometry& geometry,
+                                                            std::size_t rows, std::size_t lane) {
+  return {{DNNL_ARG_SRC, memory(geometry.source(rows), engine(), nullptr)},
+          {DNNL_ARG_WEIGHTS, memory(format_, engine(), nullptr)},
+          {DNNL_ARG_BIAS, memory(bias_desc(geometry), engine(), shift_.data())},
+          {DNNL_ARG_DST, memory(geometry.destination(rows), engine(), nullptr)},
+          {DNNL_ARG_SCRATCHPAD, library_scratch(c, lane)}};
 }
 
 void FoldedRunner::fold() {
   find_norm();
+  const std::uint64_t version = c.parameters.version();
+  if (shared_ && shared_->version == version) return;
   if (by_winograd_)
-    winograd_.transform_forward(weights_, 0, 1, c.at<void>(folded_));
+    winograd_.transform_forward(weights_, 0, 1, folded());
   else
     fold_weights();
+  if (shared_) shared_->version = version;
 }
 
 void FoldedRunner::find_norm() {
@@ -105,7 +121,7 @@ void FoldedRunner::fold_weights() {
   c.parameters.export_slice(backend::Part::weights, slice, weights);
   const std::size_t of_channel = weights.size() / scale_.size();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] *= scale_[i / of_channel];
-  reorder(plain_weights(format_), weights.data(), format_, c.at<void>(folded_));
+  reorder(plain_weights(format_), weights.data(), format_, folded());
 }
 
 const std::byte* FoldedRunner::input(const Chunk& chunk) {
@@ -113,10 +129,13 @@ const std::byte* FoldedRunner::input(const Chunk& chunk) {
 }
 
 void FoldedRunner::forward(const Chunk& chunk) {
-  if (by_winograd_)
-    forward_by_winograd(chunk);
-  else
-    forward_direct(chunk);
+  if (by_winograd_) {
+    if (unit.pad) bring_skip(chunk);
+    return forward_by_winograd(chunk, winograd_.whole(chunk.count));
+  }
+  bring_skip(chunk);
+  Prepared& p = prepared_.at(chunk.count);
+  execute(p.primitive, chunk.lane, p.arguments[chunk.lane], input(chunk), output(chunk));
 }
 
 /// Writes the skip to the place of the sum, unless it is there.
@@ -129,26 +148,22 @@ void FoldedRunner::bring_skip(const Chunk& chunk) {
     std::memcpy(output(chunk), skip, chunk.share(geometry_.destination_bytes()));
 }
 
-void FoldedRunner::forward_direct(const Chunk& chunk) {
-  bring_skip(chunk);
-  Prepared& p = prepared_.at(chunk.count);
-  auto& arguments = p.arguments[chunk.lane];
-  arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
-  arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(c.at<void>(folded_));
-  arguments.at(DNNL_ARG_DST).set_data_handle(output(chunk));
+void FoldedRunner::execute(const dnnl::convolution_forward& primitive, std::size_t lane,
+                           std::unordered_map<int, memory>& arguments, const std::byte* from,
+                           std::byte* to) const {
+  arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(from));
+  arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(folded());
+  arguments.at(DNNL_ARG_DST).set_data_handle(to);
   const DenormalsAreZero during_the_convolution;
-  p.primitive.execute(c.streams[chunk.lane], arguments);
+  primitive.execute(c.streams[lane], arguments);
 }
 
-void FoldedRunner::forward_by_winograd(const Chunk& chunk) {
-  bring_skip(chunk);
-  std::byte* product = unit.skip ? c.lane_at(chunk.lane, product_) : output(chunk);
-  winograd_.forward(chunk.count, input(chunk), weights_, c.at<void>(folded_), product,
-                    c.lane_library_scratch[chunk.lane].data());
-  const std::byte* skip = unit.skip ? output(chunk) : nullptr;
-  c.kernels.point_forward(
-      {product, scale_.data(), shift_.data(), skip, nullptr, nullptr, output(chunk)},
-      chunk.share(geometry_.out_height * geometry_.out_width), geometry_.out_channels);
+/// A padded skip is in the place of the sum.
+void FoldedRunner::forward_by_winograd(const Chunk& chunk, const WinogradPart& part) {
+  WinogradAfter after{.scale = scale_.data(), .shift = shift_.data()};
+  if (unit.skip) after.skip = unit.pad ? output(chunk) : c.runners[*unit.skip]->value(chunk);
+  winograd_.evaluate(chunk.count, part, input(chunk), weights_, folded(), after, output(chunk),
+                     c.lane_library_scratch[chunk.lane].data());
 }
 
 }  // namespace lockstep::cpu

@@ -11,8 +11,8 @@ namespace lockstep::cpu {
 
 /// Evaluation's [relu](bn(conv) [+ skip]). The batch norm is a part of the convolution: its scale
 /// of the weights, its shift of the bias. So every value is written once. By Winograd's algorithm,
-/// the batch norm comes after the convolution of a chunk, which is then in cache.
-class FoldedRunner final : public Runner {
+/// the batch norm comes where the outputs are made of the products.
+class FoldedRunner : public Runner {
  public:
   FoldedRunner(Context& context, std::size_t number, Image& image);
   void plan() override;
@@ -22,33 +22,48 @@ class FoldedRunner final : public Runner {
   const std::byte* value(const Chunk& chunk) override { return output(chunk); }
   const std::byte* input_gradient(const Chunk&) override { return nullptr; }
 
- private:
+ protected:
   /// The primitive for one number of stripes, with each lane's arguments.
   struct Prepared {
     dnnl::convolution_forward primitive;
     std::vector<std::unordered_map<int, dnnl::memory>> arguments;
   };
-  void plan_direct();
-  void find_norm();
-  void fold_weights();
-  void bring_skip(const Chunk& chunk);
-  void forward_direct(const Chunk& chunk);
-  void forward_by_winograd(const Chunk& chunk);
+  virtual void plan_image() { image_.plan(unit.level); }
+  virtual void plan_direct();
+  void forward_by_winograd(const Chunk& chunk, const WinogradPart& part);
+  /// What oneDNN gets; the handles are set before each call.
+  std::unordered_map<int, dnnl::memory> arguments_for(const ConvGeometry& geometry,
+                                                      std::size_t rows, std::size_t lane);
+  dnnl::convolution_forward::primitive_desc direct_desc(const ConvGeometry& geometry,
+                                                        const dnnl::memory::desc& weights,
+                                                        std::size_t rows) const;
+  void execute(const dnnl::convolution_forward& primitive, std::size_t lane,
+               std::unordered_map<int, dnnl::memory>& arguments, const std::byte* from,
+               std::byte* to) const;
+  /// Finds a place for the folded weights.
+  void place_folded(std::size_t bytes);
+  void* folded() const { return shared_ ? shared_->memory.data() : c.at<void>(folded_); }
   std::byte* output(const Chunk& chunk) const {
     return c.value_at(index, chunk, geometry_.destination_bytes());
   }
-  const std::byte* input(const Chunk& chunk);
 
   Image& image_;
   ConvGeometry geometry_, stripe_;
   dnnl::memory::desc format_;  // of the folded weights, by direct convolution
   WinogradConv winograd_;
   bool by_winograd_ = false;
-  float* weights_ = nullptr;                  // the arena's
-  std::vector<float> scale_, shift_;          // of the batch norm
-  std::size_t folded_ = 0;                    // a buffer
-  std::size_t product_ = 0;                   // offset in the lane's scratch
+  float* weights_ = nullptr;          // the arena's
+  std::vector<float> scale_, shift_;  // of the batch norm
+
+ private:
+  void find_norm();
+  void fold_weights();
+  void bring_skip(const Chunk& chunk);
+  const std::byte* input(const Chunk& chunk);
+
   std::map<std::size_t, Prepared> prepared_;  // by stripes
+  FoldedWeights* shared_ = nullptr;           // with other programs, or none
+  std::size_t folded_ = 0;                    // where none: a buffer
 };
 
 }  // namespace lockstep::cpu

@@ -92,8 +92,43 @@ void WinogradConv::transform_backward(const float* weights, std::size_t p, std::
 void WinogradConv::convolve(const WinogradChannels& channels, std::size_t rows,
                             const std::byte* from, const WinogradWeights& weights, std::byte* to,
                             std::byte* scratch) const {
-  kernels_->convolve(images(rows), from, channels, weights, to,
+  kernels_->convolve(images(rows), part_of_all(rows, channels), from, channels, weights, {}, to,
                      scratch_at(scratch, forward_tiles(kernels_->form)));
+}
+
+void WinogradConv::evaluate(std::size_t rows, const WinogradPart& part, const std::byte* x,
+                            const float* weights, const void* transformed,
+                            const WinogradAfter& after, std::byte* y, std::byte* scratch) const {
+  kernels_->convolve(images(rows), part, x, channels_, weights_of(weights, transformed), after, y,
+                     scratch_at(scratch, forward_tiles(kernels_->form)));
+}
+
+WinogradPart WinogradConv::part_of_all(std::size_t rows, const WinogradChannels& channels) const {
+  return {0, images(rows).tiles(side()), 0, channels.out};
+}
+
+WinogradPart WinogradConv::whole(std::size_t rows) const { return part_of_all(rows, channels_); }
+
+WinogradPart WinogradConv::share(std::size_t rows, std::size_t lane, std::size_t lanes) const {
+  WinogradPart part = whole(rows);
+  const auto cut = [&](std::size_t all, std::size_t unit, std::size_t& first, std::size_t& count) {
+    const std::size_t units = (all + unit - 1) / unit;
+    first = std::min(all, units * lane / lanes * unit);
+    count = std::min(all, units * (lane + 1) / lanes * unit) - first;
+  };
+  const std::size_t panels = (channels_.out + winograd_width - 1) / winograd_width;
+  const bool heavy =
+      9 * channels_.in * channels_.out > rows * height_ * width_ * (channels_.in + channels_.out);
+  if (heavy && panels >= lanes)
+    cut(part.outs, winograd_width, part.first_out, part.outs);
+  else
+    cut(part.tiles, 1, part.first_tile, part.tiles);
+  return part;
+}
+
+WinogradPart WinogradConv::lines(std::size_t image, std::size_t first, std::size_t count) const {
+  const std::size_t across = (width_ + side() - 1) / side();
+  return {(image * tile_lines() + first) * across, count * across, 0, channels_.out};
 }
 
 void WinogradConv::forward(std::size_t rows, const std::byte* x, const float* weights,

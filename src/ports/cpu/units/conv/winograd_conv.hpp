@@ -31,6 +31,18 @@ class WinogradConv {
   /// `weights`: the arena's. `transformed` is not read where weight_bytes() is 0.
   void forward(std::size_t rows, const std::byte* x, const float* weights, const void* transformed,
                std::byte* y, std::byte* scratch) const;
+  /// Evaluation's: what follows the products is a part of it.
+  void evaluate(std::size_t rows, const WinogradPart& part, const std::byte* x,
+                const float* weights, const void* transformed, const WinogradAfter& after,
+                std::byte* y, std::byte* scratch) const;
+  WinogradPart whole(std::size_t rows) const;
+  /// What a lane makes where lanes share the rows: some outputs where weights are larger than
+  /// images, else some tiles.
+  WinogradPart share(std::size_t rows, std::size_t lane, std::size_t lanes) const;
+  std::size_t side() const { return kernels_->form.side; }  ///< of a tile, in outputs
+  /// Lines of tiles in an image, and the part of some of them.
+  std::size_t tile_lines() const { return (height_ + side() - 1) / side(); }
+  WinogradPart lines(std::size_t image, std::size_t first, std::size_t count) const;
   void data_gradient(std::size_t rows, const std::byte* dy, const float* weights,
                      const void* transformed, std::byte* dx, std::byte* scratch) const;
   /// gradient = or += this chunk's.
@@ -39,6 +51,7 @@ class WinogradConv {
 
  private:
   WinogradImages images(std::size_t rows) const { return {rows, height_, width_}; }
+  WinogradPart part_of_all(std::size_t rows, const WinogradChannels& channels) const;
   void convolve(const WinogradChannels& channels, std::size_t rows, const std::byte* from,
                 const WinogradWeights& weights, std::byte* to, std::byte* scratch) const;
   WinogradWeights weights_of(const float* weights, const void* transformed) const;
