@@ -284,6 +284,7 @@ void CpuProgram::run_forward(std::size_t r) {
     for (const Chunk& chunk : region.lanes[lane])
       for (const std::size_t u : region.units) runners_[u]->forward(chunk);
   });
+  for (const std::size_t u : region.units) runners_[u]->after_forward();
 }
 
 void CpuProgram::run_again(std::size_t r) {

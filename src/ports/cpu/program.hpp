@@ -120,8 +120,7 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
                                  std::size_t batch, std::size_t lanes, Storage storage,
                                  std::size_t chunk_bytes = backend::CpuBackendSpec{}.chunk_bytes);
 
-/// The same where lanes share the rows: a chunk stands for each lane, and has all rows. The head's
-/// has one row.
+/// The same where lanes share the rows: a chunk stands for each lane, and has all rows.
 std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,
                                std::size_t lanes);
 

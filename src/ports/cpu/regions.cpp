@@ -102,11 +102,6 @@ std::string name_of(const std::vector<Unit>& units, const std::vector<std::size_
   return name.empty() ? units[members.back()].name : name;
 }
 
-bool has_head(const std::vector<Unit>& units, const std::vector<std::size_t>& members) {
-  return std::any_of(members.begin(), members.end(),
-                     [&](std::size_t u) { return units[u].kind == UnitKind::head; });
-}
-
 }  // namespace
 
 bool can_share_rows(const nn::Network& network, const backend::ProgramSpec& spec) {
@@ -124,14 +119,9 @@ std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch
     Region region;
     region.units = members;
     region.name = name_of(units, members);
-    if (has_head(units, members)) {  // a lane for each row
-      cut(region, result.size(), batch, batch, batch);
-      region.lanes.resize(lanes);
-    } else {
-      region.chunk_stripes = batch;
-      for (std::size_t lane = 0; lane < lanes; ++lane)
-        region.lanes.push_back({{result.size(), lane, region.chunks++, 0, batch, 1, true}});
-    }
+    region.chunk_stripes = batch;
+    for (std::size_t lane = 0; lane < lanes; ++lane)
+      region.lanes.push_back({{result.size(), lane, region.chunks++, 0, batch, 1, true}});
     result.push_back(std::move(region));
   }
   return result;
@@ -150,8 +140,8 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
     region.stripes =
         stripes_of_image(weight.image_bytes, budget, most_stripes(network, units, members));
     const std::size_t fit = budget * region.stripes / std::max<std::size_t>(1, weight.image_bytes);
-    cut(region, result.size(), batch, lanes,
-        has_head(units, members) ? batch : std::max<std::size_t>(1, fit));
+    const bool head = units[members.back()].kind == UnitKind::head;
+    cut(region, result.size(), batch, lanes, head ? batch : std::max<std::size_t>(1, fit));
     result.push_back(std::move(region));
   }
   return result;

@@ -5,9 +5,9 @@
 // needs all of a convolution's output, so each batch norm begins a new region; inside a region,
 // every lane (a thread with its rows) works chunk by chunk. For evaluation the batch norms are
 // folded into the convolutions, when weights have changed or another program has run, and a region
-// holds several convolutions where images are larger than weights. Where a batch has fewer rows than
-// there are lanes, each unit is a region, and each lane makes a part of its value: some lines, or by
-// Winograd's algorithm some tiles or channels.
+// holds several convolutions where images are larger than weights. Where a batch has fewer rows
+// than there are lanes, each unit is a region, and each lane makes a part of its value: some lines,
+// or by Winograd's algorithm some tiles or channels.
 
 #include <algorithm>
 #include <array>
@@ -181,6 +181,7 @@ class Runner {
   virtual void fold() {}
   virtual void before_forward(std::size_t /*lane*/) {}  ///< in training
   virtual void forward(const Chunk&) = 0;
+  virtual void after_forward() {}  ///< by one thread, once all lanes are there
   /// The same for values that backward makes again. What a batch norm learnt from the whole batch
   /// in forward stays.
   virtual void before_again(std::size_t /*lane*/) {}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """run_engine.py FILE.onnx: times another program's inference of a network that `lockstep export`
 wrote, to compare with `lockstep bench inference`. --weights makes random ones first: an .npz for
-lockstep to export. Prints one line of JSON.
+lockstep to export. The network takes normalised images, so the other program is spared what
+lockstep does to pixels. Prints one line of JSON.
 
   run_engine.py resnet50.onnx --engine openvino --hint throughput --precision bf16 --batch 8
 
@@ -110,7 +111,6 @@ def main():
     parser.add_argument('--engine', choices=('onnxruntime', 'openvino'))
     parser.add_argument('--hint', default='latency', choices=('latency', 'throughput'))
     parser.add_argument('--precision', default='fp32', choices=('fp32', 'bf16'))
-    parser.add_argument('--input', default='float', choices=('float', 'pixels'))
     for name, default in (('batch', 8), ('image', 224), ('steps', 10), ('warm-up', 3),
                           ('threads', 2)):
         parser.add_argument(f'--{name}', type=int, default=default)
@@ -120,15 +120,12 @@ def main():
         return
     side = options.image
     random = np.random.default_rng(2)
-    images = (random.integers(0, 256, (options.batch, side, side, 3), np.uint8)
-              if options.input == 'pixels'
-              else random.normal(0, 1, (options.batch, 3, side, side)).astype(np.float32))
+    images = random.normal(0, 1, (options.batch, 3, side, side)).astype(np.float32)
     engine = {'onnxruntime': by_onnxruntime, 'openvino': by_openvino}[options.engine]
     seconds = statistics.median(engine(options, images))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({'engine': options.engine, 'hint': options.hint, 'input': options.input,
-                      'step_ms': seconds * 1e3, 'images_per_s': options.batch / seconds,
-                      'peak_memory_bytes': peak}))
+    print(json.dumps({'engine': options.engine, 'hint': options.hint, 'step_ms': seconds * 1e3,
+                      'images_per_s': options.batch / seconds, 'peak_memory_bytes': peak}))
 
 
 if __name__ == '__main__':

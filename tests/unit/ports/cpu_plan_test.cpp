@@ -148,11 +148,7 @@ TEST_CASE("where lanes share the rows, no unit reads what its own region writes"
       if (source) CHECK(units[*source].level < unit.level);
   for (const Region& region : share_rows(units, 2, 5)) {
     CHECK(region.lanes.size() == 5);
-    std::size_t rows = 0;
-    for (const auto& lane : region.lanes)
-      for (const Chunk& chunk : lane) rows += chunk.count;
-    const bool head = units[region.units[0]].kind == UnitKind::head;
-    CHECK(rows == (head ? 2 : 5 * 2));
+    for (const auto& lane : region.lanes) CHECK((lane.size() == 1 && lane[0].count == 2));
   }
 }
 

@@ -77,6 +77,15 @@ struct Kernels {
   void (*spread)(const float* in, float factor, std::size_t rows, std::size_t channels, void* out);
 };
 
+/// y [rows, y_row], outputs [first, last) = x [rows, inputs] * the transpose of weights [outputs,
+/// inputs] + bias. inputs: a multiple of 16. Each sum has one order, whatever else a call makes.
+struct LinearForward {
+  const float *x, *weights, *bias;
+  std::size_t rows, inputs, first, last;
+  float* y;
+  std::size_t y_row;
+};
+
 /// Kernels that are float only.
 struct FloatKernels {
   void (*add)(const float* from, std::size_t count, float* to);  ///< to += from
@@ -97,6 +106,7 @@ struct FloatKernels {
   void (*scale)(float factor, std::size_t count, float* values);
   /// average += share * (weight - average)
   void (*average)(float share, std::size_t count, const float* weight, float* average);
+  void (*linear)(const LinearForward& a);
 };
 
 /// Floats in memory of other formats, and arithmetic on floats (backend::Vectors), for any count.

@@ -41,6 +41,7 @@ void HeadRunner::plan() {
     if (c.spec.training) rows.dlogits.resize(rows.logits.size());
   }
   metrics_.resize(c.lanes);
+  if (c.shares_rows) place_ = c.fixed_scratch(unit.level, c.spec.batch * features_ * sizeof(float));
   if (!c.spec.training) return;
   dweights_ = c.parameters.find(backend::Part::gradients, node.name + ".weight");
   dbias_ = c.parameters.find(backend::Part::gradients, node.name + ".bias");
@@ -54,21 +55,36 @@ void HeadRunner::load(const data::Target* targets) {
   now().targets = targets;
 }
 
+// Where lanes share the rows, each averages all of them, for itself, and makes some classes.
 void HeadRunner::forward(const Chunk& chunk) {
+  float* pooled = c.shares_rows ? reinterpret_cast<float*>(c.lane_at(chunk.lane, place_))
+                                : now().pooled.data() + chunk.first * features_;
   const std::byte* input = c.runners[*unit.input]->value(chunk);
   const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
   for (std::size_t r = 0; r < chunk.count; ++r)
-    c.kernels.average(input + r * image_bytes, pixels_, features_,
-                      now().pooled.data() + (chunk.first + r) * features_);
-  float* logits = now().logits.data() + chunk.first * classes_;
-  for (std::size_t r = 0; r < chunk.count; ++r) std::copy_n(bias_, classes_, logits + r * classes_);
-  multiply('N', 'T', chunk.count, classes_, features_,
-           now().pooled.data() + chunk.first * features_, features_, weights_, features_, 1, logits,
-           classes_);
+    c.kernels.average(input + r * image_bytes, pixels_, features_, pooled + r * features_);
+  const std::size_t lane = c.shares_rows ? chunk.lane : 0, lanes = c.shares_rows ? c.lanes : 1;
+  float_kernels().linear({.x = pooled,
+                          .weights = weights_,
+                          .bias = bias_,
+                          .rows = chunk.count,
+                          .inputs = features_,
+                          .first = classes_ * lane / lanes,
+                          .last = classes_ * (lane + 1) / lanes,
+                          .y = now().logits.data() + chunk.first * classes_,
+                          .y_row = classes_});
+  if (!c.shares_rows) judge(chunk.first, chunk.count, chunk.lane);
+}
+
+void HeadRunner::after_forward() {
+  if (c.shares_rows) judge(0, c.spec.batch, 0);
+}
+
+void HeadRunner::judge(std::size_t first, std::size_t count, std::size_t lane) {
   if (now().targets == nullptr) return;
-  for (std::size_t row = chunk.first; row < chunk.first + chunk.count; ++row)
+  for (std::size_t row = first; row < first + count; ++row)
     cross_entropy(now().logits.data() + row * classes_, classes_, now().targets[row],
-                  c.spec.label_smoothing, c.scalars().gradient_scale, metrics_[chunk.lane],
+                  c.spec.label_smoothing, c.scalars().gradient_scale, metrics_[lane],
                   c.spec.training ? now().dlogits.data() + row * classes_ : nullptr);
 }
 

@@ -11,6 +11,7 @@ class HeadRunner final : public Runner {
   HeadRunner(Context& context, std::size_t number) : Runner(context, number) {}
   void plan() override;
   void forward(const Chunk& chunk) override;
+  void after_forward() override;
   void backward(const Chunk& chunk) override;
   void after_backward(std::size_t lane, bool accumulate) override;
   const std::byte* value(const Chunk& chunk) override;
@@ -22,6 +23,9 @@ class HeadRunner final : public Runner {
   void copy_logits(std::span<float> logits) const;
 
  private:
+  /// The loss of some rows, and its gradient.
+  void judge(std::size_t first, std::size_t count, std::size_t lane);
+
   std::size_t features_ = 0, classes_ = 0, pixels_ = 0, place_ = 0;
   const float *weights_ = nullptr, *bias_ = nullptr;
   float *dweights_ = nullptr, *dbias_ = nullptr;

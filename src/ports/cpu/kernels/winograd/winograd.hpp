@@ -55,8 +55,9 @@ struct WinogradChannels {
   bool rotated = false;
 };
 
-/// The widest panel of transformed weights, and the inputs of a block of their gradients.
-inline constexpr std::size_t winograd_width = 32, winograd_inputs = 64;
+/// The widest panel of transformed weights, the most inputs of one that is transformed in a call,
+/// so that it stays in cache, and the inputs of a block of their gradients.
+inline constexpr std::size_t winograd_width = 32, winograd_depth = 128, winograd_inputs = 64;
 /// Channels that the kernels can have.
 inline constexpr std::size_t winograd_most_channels = 2048;
 
@@ -104,7 +105,8 @@ struct WinogradForm {
   }
   /// Of a panel of weights that are transformed in the call; 0 inputs: of a weight gradient alone.
   std::size_t panel(std::size_t inputs) const {
-    return planes() * (std::max(inputs / per_word, winograd_inputs) * winograd_width + 16);
+    const std::size_t depth = std::min(inputs, winograd_depth) / per_word;
+    return planes() * (std::max(depth, winograd_inputs) * winograd_width + 16);
   }
   /// Of these tiles' pixels and products.
   std::size_t values(std::size_t tiles, const WinogradChannels& channels) const {
