@@ -1,7 +1,8 @@
 """lockstep's inference compared with OpenVINO's and ONNX Runtime's, on the same cores.
 
 lockstep computes as `predict` does, pixels to logits. The others run what `lockstep export` writes
-of the same network, normalised images to logits, OpenVINO by both of its hints: the faster counts.
+of the same network, normalised images to logits, OpenVINO by both of its hints: the faster counts. "ms a batch": the
+least of those that compute one batch at a time.
 ENGINES_PYTHON names a Python that can import both; without it, one is made in $BUILD/bench.
 """
 import json
@@ -14,7 +15,7 @@ import steps
 
 TITLE = 'Inference compared with OpenVINO and ONNX Runtime, 2 cores'
 COLUMNS = ['model', 'precision', 'batch', 'lockstep', 'openvino', 'onnxruntime', '× faster one',
-           'lowest to highest', 'ms a batch', 'of the faster one']
+           'lowest to highest', 'ms a batch', 'of the others']
 #         images in a measurement
 MODELS = {'resnet18': 384, 'resnet50': 128}
 BATCHES = (1, 8, 32)
@@ -71,7 +72,9 @@ def one_round(case, report):
         load = machine.OtherLoad()
         figures[which] = measure()
         report['other_load'].append(load.cores())
-    rates = {which: figures[which]['images_per_s'] for which in figures}
+    figures['at once'] = min((figures[name, 'latency'] for name in HINTS),
+                             key=lambda one: one['step_ms'])
+    rates = {which: figures[which]['images_per_s'] for which in measures}
     contenders.progress(f'{case.model} {case.precision} {case.batch}: ' + ', '.join(
         f'{which if which == "lockstep" else " ".join(which)} {rate:.1f}'
         for which, rate in rates.items()))
@@ -90,7 +93,7 @@ def row(case, rounds):
             'openvino': steps.show(steps.middle(rounds, 'openvino', 'images_per_s'), 1),
             'onnxruntime': steps.show(steps.middle(rounds, 'onnxruntime', 'images_per_s'), 1),
             'ms a batch': steps.show(steps.middle(rounds, 'lockstep', 'step_ms'), 1),
-            'of the faster one': steps.show(steps.middle(rounds, 'faster', 'step_ms'), 1),
+            'of the others': steps.show(steps.middle(rounds, 'at once', 'step_ms'), 1),
             '× faster one': steps.show(statistics.median(ratios), 2),
             'lowest to highest': f'{min(ratios):.2f} to {max(ratios):.2f}'}
 

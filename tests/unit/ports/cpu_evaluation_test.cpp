@@ -1,9 +1,12 @@
 // Evaluation, whose batch norms are folded into the convolutions, compared with the oracle.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 #include "ports/cpu/plan/lowering.hpp"
 #include "tests/support/networks/evaluation.hpp"
 
@@ -45,6 +48,83 @@ TEST_CASE("in bf16 evaluation gives the oracle's logits within its rounding", "[
                           {.precision = Precision::bf16, .winograd = winograd, .threads = threads});
     CHECK(distance(evaluation.logits(c), c.oracle.logits()) <= 0.03);
   }
+}
+
+TEST_CASE("a linear layer's sums have the same bits, whatever rows and outputs a call makes",
+          "[cpu][evaluation]") {
+  constexpr std::size_t rows = 7, inputs = 80, outputs = 11;
+  const auto random = [](std::size_t count, std::uint64_t seed) {
+    std::vector<float> values;
+    for (std::size_t i = 0; i < count; ++i)
+      values.push_back(static_cast<float>(draw(seed, 0, i, Draw::synth) % 2001) / 1000 - 1);
+    return values;
+  };
+  const std::vector<float> x = random(rows * inputs, 1), w = random(outputs * inputs, 2),
+                           bias = random(outputs, 3);
+  const auto make = [&](std::size_t row, std::size_t count, std::size_t first, std::size_t last,
+                        std::vector<float>& y) {
+    cpu::float_kernels().linear({.x = x.data() + row * inputs,
+                                 .weights = w.data(),
+                                 .bias = bias.data(),
+                                 .rows = count,
+                                 .inputs = inputs,
+                                 .first = first,
+                                 .last = last,
+                                 .y = y.data() + row * outputs,
+                                 .y_row = outputs});
+  };
+  std::vector<float> whole(rows * outputs), parts(rows * outputs);
+  make(0, rows, 0, outputs, whole);
+  for (std::size_t row = 0; row < rows; ++row) {
+    make(row, 1, 0, 3, parts);
+    make(row, 1, 3, outputs, parts);
+  }
+  CHECK(parts == whole);
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t k = 0; k < outputs; ++k) {
+      double want = bias[k];
+      for (std::size_t i = 0; i < inputs; ++i)
+        want += static_cast<double>(x[row * inputs + i]) * w[k * inputs + i];
+      CHECK(whole[row * outputs + k] == Approx(want).margin(1e-5));
+    }
+}
+
+TEST_CASE("programs of several sizes share folded weights, and see new ones", "[cpu][evaluation]") {
+  const auto winograd = GENERATE(Winograd::Mode::never, Winograd::Mode::everywhere);
+  const Case c = settled_case(plain(), 4);
+  const auto backend = make_cpu_backend({std::vector<std::vector<int>>(2)});
+  const auto weights = backend->make_parameters(c.network, Precision::fp32, Keeps::weights);
+  const auto training = Compiled(c, 4, make_cpu_backend({}), Precision::fp32);
+  for (std::size_t s = 0; s < weights->layout().slices.size(); ++s)
+    weights->import_slice(Part::weights, s, training.exported(Part::weights, s));
+  ProgramSpec spec = training.program->spec();
+  spec.training = false;
+  spec.winograd.mode = winograd;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (const std::size_t rows : {1u, 4u}) {
+    spec.batch = rows;
+    programs.push_back(backend->compile(c.network, spec, *weights));
+  }
+  const auto row = [&](std::size_t of) {
+    const std::vector<float> logits = forward_logits(*programs[of], c);
+    return std::vector<double>(logits.begin(),
+                               logits.begin() + static_cast<std::ptrdiff_t>(c.network.classes));
+  };
+  const auto as_floats = [](const std::vector<double>& values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<double> one = row(0);
+  CHECK(distance(as_floats(row(1)), one) <= 1e-6);
+  const auto& slices = weights->layout().slices;
+  const auto conv = std::ranges::find(slices, nn::Role::conv_weight,
+                                      [](const nn::Slice& slice) { return slice.tensor.role; });
+  const auto s = static_cast<std::size_t>(conv - slices.begin());
+  std::vector<float> changed = training.exported(Part::weights, s);
+  for (float& value : changed) value *= 1.5f;
+  weights->import_slice(Part::weights, s, changed);
+  const std::vector<double> other = row(1);
+  CHECK(distance(as_floats(other), one) > 1e-3);
+  CHECK(distance(as_floats(row(0)), other) <= 1e-6);
 }
 
 TEST_CASE("evaluation sees changed weights, and survives training in the same memory",

@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 
 /// Global average pooling, linear layer and cross-entropy loss, always in float. One chunk for each
-/// lane.
+/// lane. A row's logits have the same bits in any chunk.
 class HeadRunner final : public Runner {
  public:
   HeadRunner(Context& context, std::size_t number) : Runner(context, number) {}
