@@ -1,8 +1,8 @@
 """lockstep's inference compared with OpenVINO's and ONNX Runtime's, on the same cores.
 
-lockstep computes as `predict` does, pixels to logits. The others run what `lockstep export` writes
-of the same network, normalised images to logits, OpenVINO by both of its hints: the faster counts. "ms a batch": the
-least of those that compute one batch at a time.
+lockstep computes as predict does, pixels to logits. The others run what
+`lockstep export` writes of the same network, normalised images to logits, OpenVINO by both of its
+hints: the faster counts. "ms a batch": the least of those that compute one batch at a time.
 ENGINES_PYTHON names a Python that can import both; without it, one is made in $BUILD/bench.
 """
 import json
@@ -17,7 +17,7 @@ TITLE = 'Inference compared with OpenVINO and ONNX Runtime, 2 cores'
 COLUMNS = ['model', 'precision', 'batch', 'lockstep', 'openvino', 'onnxruntime', '× faster one',
            'lowest to highest', 'ms a batch', 'of the others']
 #         images in a measurement
-MODELS = {'resnet18': 384, 'resnet50': 128}
+MODELS = {'resnet18': 192, 'resnet50': 96}
 BATCHES = (1, 8, 32)
 SIDE = 224
 SCRIPT = contenders.HERE / 'engines' / 'run_engine.py'
