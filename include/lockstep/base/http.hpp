@@ -44,6 +44,7 @@ struct HttpSpec {
   unsigned silence_s = 10;  ///< a connection without any byte, or whose header takes that long
                             ///< to come, is closed after it
   std::size_t body_bytes_per_s = 10'000;  ///< and one whose body is slower for that long
+  double body_s = 600;                    ///< or has not come completely by then
 };
 
 /// Answers HTTP/1.1 requests on its own thread until it ends. Every connection has a deadline

@@ -71,6 +71,10 @@ struct ServeOptions {
     add_count(app, "--connections", spec.http.most_connections, {1, 65535},
               "open connections at most; further ones wait");
     add_count(app, "--body-mb", body_mb, {1, 4000}, "size of a request at most, in MB");
+    app.add("--body-s", spec.http.body_s,
+            "a connection is closed when a request's body takes longer, however fast it comes")
+        .within(1.0, 86400.0)
+        .shows_default();
     add_count(app, "--most-pixels", spec.most_pixels, {1, std::uint64_t{1} << 28},
               "pixels of an image in a JPEG or PNG file at most");
     app.add("--deadline-s", spec.deadline_s, "a request that is not computed by then gets 504")

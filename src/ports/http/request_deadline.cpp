@@ -13,12 +13,10 @@
 
 namespace lockstep::http {
 
-void Patience::came(std::size_t bytes, double bytes_per_s, double now_s) {
-  until_s_ = std::min(until_s_ + static_cast<double>(bytes) / bytes_per_s, now_s + longest_s_);
+void Patience::came(std::size_t bytes, double now_s) {
+  const double bought_s = static_cast<double>(bytes) / limits_.body_bytes_per_s;
+  until_s_ = std::min({until_s_ + bought_s, now_s + limits_.silence_s, latest_s_});
 }
-
-RequestDeadline::RequestDeadline(double longest_s, double body_bytes_per_s)
-    : longest_s_(longest_s), body_bytes_per_s_(body_bytes_per_s) {}
 
 RequestDeadline::~RequestDeadline() {
   {
@@ -31,9 +29,9 @@ RequestDeadline::~RequestDeadline() {
 
 void RequestDeadline::await(MHD_Connection* connection) {
   const std::scoped_lock lock(mutex_);
-  awaited_.insert_or_assign(connection, Patience(now_s(), longest_s_));
+  awaited_.insert_or_assign(connection, Patience(now_s(), limits_));
   if (!thread_.joinable()) start();
-  if (awaited_.size() == 1) changes_.notify_all();
+  if (sleeps_) changes_.notify_all();
 }
 
 void RequestDeadline::start() {
@@ -47,7 +45,7 @@ void RequestDeadline::start() {
 void RequestDeadline::came(MHD_Connection* connection, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   if (const auto found = awaited_.find(connection); found != awaited_.end())
-    found->second.came(bytes, body_bytes_per_s_, now_s());
+    found->second.came(bytes, now_s());
 }
 
 void RequestDeadline::forget(MHD_Connection* connection) {
@@ -60,7 +58,9 @@ void RequestDeadline::work() {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
     if (awaited_.empty()) {
+      sleeps_ = true;
       changes_.wait(lock);
+      sleeps_ = false;
       continue;
     }
     const auto first = std::ranges::min_element(
@@ -80,7 +80,7 @@ void RequestDeadline::end_late() {
     const MHD_ConnectionInfo* info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (info != nullptr) ::shutdown(info->connect_fd, SHUT_RDWR);
-    patience = Patience(now, longest_s_);
+    patience = Patience(now, limits_);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <microhttpd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <map>
@@ -10,27 +11,38 @@
 
 namespace lockstep::http {
 
-/// How long a client may still send: its bytes buy time, but never more than `longest_s` from now.
-/// One that sends faster than the rate is never late, however long that takes; one that stops or
-/// drips is late after at most `longest_s`.
+/// How long clients may take.
+struct Patiences {
+  double silence_s = 10;          ///< for a header, or without a useful byte
+  double body_bytes_per_s = 1e4;  ///< the slowest body
+  double body_s = 600;            ///< for a whole body
+};
+
+/// How long a client may still send: its bytes buy time, but never more than `silence_s` from now,
+/// and none beyond `body_s` from the beginning. So one that sends faster than the rate has until
+/// then; one that stops or drips is late after at most `silence_s`.
 class Patience {
  public:
-  Patience(double now_s, double longest_s) : longest_s_(longest_s), until_s_(now_s + longest_s) {}
-  void came(std::size_t bytes, double bytes_per_s, double now_s);
+  Patience(double now_s, const Patiences& limits)
+      : limits_(limits),
+        until_s_(now_s + std::min(limits.silence_s, limits.body_s)),
+        latest_s_(now_s + limits.body_s) {}
+  void came(std::size_t bytes, double now_s);
   double until_s() const { return until_s_; }
 
  private:
-  double longest_s_, until_s_;  // times of now_s()
+  Patiences limits_;
+  double until_s_, latest_s_;  // times of now_s()
 };
 
-/// Ends connections over which no request comes in time: a whole header within `longest_s`, then a
-/// body that is not slower than a rate for longer than that. The library's own limit begins again
-/// with each byte, so a client that sends one now and then would stay for ever. Its thread starts
-/// with the first connection, and sleeps while nothing is awaited.
+/// Ends connections over which no request comes in time: a whole header within `silence_s`, then a
+/// body that is not slower than a rate for longer than that, nor takes longer than `body_s`. The
+/// library's own limit begins again with each byte, so a client that sends one now and then would
+/// stay for ever. Its thread starts with the first connection, and sleeps while nothing is awaited.
 /// **Thread safety:** all methods.
 class RequestDeadline {
  public:
-  RequestDeadline(double longest_s, double body_bytes_per_s);
+  explicit RequestDeadline(const Patiences& limits) : limits_(limits) {}
   ~RequestDeadline();
   RequestDeadline(const RequestDeadline&) = delete;
   RequestDeadline& operator=(const RequestDeadline&) = delete;
@@ -45,10 +57,10 @@ class RequestDeadline {
   void work();
   void end_late();
 
-  const double longest_s_, body_bytes_per_s_;
+  const Patiences limits_;
   std::mutex mutex_;
   std::condition_variable changes_;
-  bool stopped_ = false;
+  bool stopped_ = false, sleeps_ = false;  ///< without a time to wake
   std::map<MHD_Connection*, Patience> awaited_;
   std::thread thread_;  // last: it uses the others
 };

@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -73,6 +74,14 @@ struct Reply {
   }
 };
 
+/// What comes for the calling thread no longer interrupts a thread that computes: it waits for a
+/// free processor, or a short while. Else each response that is ready interrupts the thread that
+/// makes the next one ready. Where the system refuses it, only speed is lost.
+void let_others_finish() {
+  const sched_param none = {};
+  ::sched_setscheduler(0, SCHED_BATCH, &none);
+}
+
 /// A request that is still coming, and then its answer.
 struct Incoming {
   HttpRequest request;
@@ -113,7 +122,9 @@ class MicroHttpServer final : public HttpServer {
   MicroHttpServer(const HttpSpec& spec, HttpService& service)
       : spec_(spec),
         service_(service),
-        deadline_(spec.silence_s, static_cast<double>(spec.body_bytes_per_s)) {
+        deadline_({.silence_s = static_cast<double>(spec.silence_s),
+                   .body_bytes_per_s = static_cast<double>(spec.body_bytes_per_s),
+                   .body_s = spec.body_s}) {
     if (!spec.socket.empty()) local_.emplace(spec.socket);
     const Address address = local_ ? Address{} : address_of(spec);
     const int listening = local_ ? local_->release() : -1;
@@ -222,7 +233,9 @@ class MicroHttpServer final : public HttpServer {
 
   static void connected(void* self, MHD_Connection* connection, void**,
                         MHD_ConnectionNotificationCode what) {
-    auto& deadline = static_cast<MicroHttpServer*>(self)->deadline_;
+    auto& server = *static_cast<MicroHttpServer*>(self);
+    if (!std::exchange(server.considerate_, true)) let_others_finish();
+    auto& deadline = server.deadline_;
     if (what == MHD_CONNECTION_NOTIFY_STARTED)
       deadline.await(connection);
     else
@@ -292,6 +305,7 @@ class MicroHttpServer final : public HttpServer {
   std::atomic<std::size_t> open_{0}, pending_bytes_{0};
   std::mutex mutex_;
   bool ends_ = false;
+  bool considerate_ = false;                  // of the server's thread: let_others_finish()
   std::set<std::shared_ptr<Reply>> waiting_;  // parked
   http::RequestDeadline deadline_;
   Daemon daemon_;  // last: its thread uses the others

@@ -304,8 +304,11 @@ TEST_CASE("a header of which a byte comes now and then does not keep a connectio
   CHECK_THAT(asked(*server, request("GET /")), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_CASE("a body of which a byte comes now and then does not keep a connection", "[http][waits]") {
-  const auto server = make_http_server({.most_body_bytes = 1000, .silence_s = 1}, echo);
+TEST_CASE("a body that drips, or comes for too long, does not keep a connection", "[http][waits]") {
+  const HttpSpec drips{.most_body_bytes = 1000, .silence_s = 1};
+  const HttpSpec lasts{
+      .most_body_bytes = 1000, .silence_s = 100, .body_bytes_per_s = 1, .body_s = 1};
+  const auto server = make_http_server(GENERATE_COPY(drips, lasts), echo);
   const Socket slow = dial(*server);
   say(slow, request("POST /", "Content-Length: 900\r\n"));
   int sent = 0;  // a byte each 0.2 s, for up to a minute
