@@ -219,6 +219,8 @@ $(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS) -Wno-unk
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
 $(foreach room,base $(if $(SANITIZE),,comm ports/mpi) ports/cpu,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
+# What each request passes.
+$(foreach room,serve/protocol serve/service serve/batching ports/http,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(if $(SANITIZE),,-O2)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 $(BUILD)/obj/src/pack/%.o: EXTRA = $(if $(SANITIZE),,$(NUMERIC) -ffp-contract=off)
@@ -356,10 +358,11 @@ test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and oth
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run clients
 
-CLIENTS := $(addprefix tests/support/clients/,install.sh triton.txt kserve.txt requirements.txt)
+CLIENTS := $(addprefix tests/support/clients/,install.sh triton.txt kserve.txt schemathesis.txt \
+             requirements.txt)
 $(BUILD)/clients/made: $(CLIENTS)
 	@jobs/setup.sh clients
-	@echo "  install $(@D) from $(wordlist 2,4,$(CLIENTS))"
+	@echo "  install $(@D) from $(wordlist 2,5,$(CLIENTS))"
 	@$(firstword $(CLIENTS)) $(@D)
 
 .PHONY: test-cluster

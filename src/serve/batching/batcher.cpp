@@ -26,24 +26,42 @@ void tell(RowsJob& job, RowsJob::End end) {
 
 bool is_whole(const Lane& lane) { return lane.waiting_rows >= lane.batch; }
 
+/// How long a batch waits for those on their way, at most, and for what a client that got its
+/// answer may ask next.
+double most_patience_s(const Lane& lane) { return lane.whole_batch_s / 2; }
+double turnaround_s(const Lane& lane) { return std::min(lane.whole_batch_s / 20, 1e-3); }
+
+/// REQUIRES: something is on its way, or an answer has just left.
+double waits_until_s(const Lane& lane) {
+  if (lane.on_their_way > 0) return lane.patient_until_s;
+  return std::min(lane.patient_until_s, lane.left_until_s);
+}
+
 }  // namespace
 
 Passage::Passage(Batcher& batcher, std::shared_ptr<Lane> lane)
     : batcher_(batcher), lane_(std::move(lane)) {
   const std::scoped_lock lock(batcher_.mutex_);
   batcher_.count(*this, true);
+  if (lane_->left == 0) return;
+  --lane_->left;  // the others may come next
+  lane_->left_until_s = now_s() + turnaround_s(*lane_);
 }
 
 void Passage::end() {
   const std::scoped_lock lock(batcher_.mutex_);
+  if (ended_) return;
   batcher_.count(*this, false);
   ended_ = true;
+  ++lane_->left;
+  lane_->left_until_s = now_s() + turnaround_s(*lane_);
 }
 
-Batcher::~Batcher() {
+void Batcher::give_up() {
   for (const auto& lane : lanes_) {
     for (const auto& job : lane->waiting) tell(*job, RowsJob::End::failed);
     lane->waiting.clear();  // they may hold the lane itself
+    lane->waiting_rows = 0;
   }
 }
 
@@ -73,7 +91,8 @@ bool Batcher::put(const std::shared_ptr<Lane>& lane, std::shared_ptr<RowsJob> jo
     job->logits.resize(job->rows * lane->classes);
     if (job->passage) count(*job->passage, false);
     lane->waiting.push_back(std::move(job));
-    if (lane->waiting.size() > 1 && lane->on_their_way > 0 && !is_whole(*lane)) return true;
+    const bool others_come = lane->on_their_way + lane->left > 0;
+    if (lane->waiting.size() > 1 && others_come && !is_whole(*lane)) return true;
   }
   something_.notify_one();
   return true;
@@ -92,6 +111,11 @@ std::size_t Batcher::waiting_rows(const Lane& lane) const {
   return lane.waiting_rows;
 }
 
+double Batcher::longest_wait_s(const Lane& lane) const {
+  const std::scoped_lock lock(mutex_);
+  return most_patience_s(lane);
+}
+
 /// Whether a batch of it may start. Gives up those on their way when it has waited long enough.
 /// REQUIRES: the lock.
 bool Batcher::is_ready(Lane& lane, double now_s) {
@@ -99,11 +123,12 @@ bool Batcher::is_ready(Lane& lane, double now_s) {
     lane.patient_until_s = 0;
     return false;
   }
-  if (is_whole(lane) || lane.on_their_way == 0) return true;
-  if (lane.patient_until_s == 0) lane.patient_until_s = now_s + lane.last_batch_s / 2;
-  if (now_s < lane.patient_until_s) return false;
+  if (now_s >= lane.left_until_s) lane.left = 0;
+  if (is_whole(lane) || lane.on_their_way + lane.left == 0) return true;
+  if (lane.patient_until_s == 0) lane.patient_until_s = now_s + most_patience_s(lane);
+  if (now_s < waits_until_s(lane)) return false;
   ++lane.round;
-  lane.on_their_way = 0;
+  lane.on_their_way = lane.left = 0;
   return true;
 }
 
@@ -145,7 +170,7 @@ void Batcher::wait_for_batch(double patience_s) {
     if (!tasks_.empty() || std::ranges::any_of(lanes_, ready) || now >= until_s) return;
     double wake_s = until_s;
     for (const auto& lane : lanes_)
-      if (!lane->waiting.empty()) wake_s = std::min(wake_s, lane->patient_until_s);
+      if (!lane->waiting.empty()) wake_s = std::min(wake_s, waits_until_s(*lane));
     something_.wait_for(lock, std::chrono::duration<double>(wake_s - now));
   }
 }
@@ -178,16 +203,19 @@ void Batcher::compute(Lane& lane, const std::vector<Part>& batch) {
     for (const Part& part : batch) part.job->failed = true;
   }
   account(lane, batch, began_s);
-  lane.last_batch_s = now_s() - began_s;
-  count_ended(batch);
+  count_ended(lane, batch, now_s() - began_s);
   for (const auto& [job, first, rows] : batch)
     if (first + rows == job->rows)
       tell(*job, job->failed ? RowsJob::End::failed : RowsJob::End::computed);
 }
 
 /// Their answers are written now, and then their clients may ask again.
-void Batcher::count_ended(const std::vector<Part>& batch) {
+void Batcher::count_ended(Lane& lane, const std::vector<Part>& batch, double took_s) {
   const std::scoped_lock lock(mutex_);
+  std::size_t taken = 0;
+  for (const Part& part : batch) taken += part.rows;
+  // Smaller ones say little, unless only such come.
+  lane.whole_batch_s = taken == lane.batch ? took_s : std::max(took_s, 0.98 * lane.whole_batch_s);
   for (const auto& [job, first, rows] : batch)
     if (first + rows == job->rows && job->passage) count(*job->passage, true);
 }

@@ -2,11 +2,11 @@
 
 // One thread computes, for all models in turn. It takes what waits for a model, up to the largest
 // batch. A batch that is not full waits only while requests are on their way to it: those that are
-// being read, and clients whose last answer is being written, which may ask again. Else clients
-// that ask again at once would split into two halves: each is read and answered while the other is
-// computed, on the same cores, and small batches cost more for a row. It waits for at most half of
-// the time that the last batch took, and then no longer counts what it waited for. With nothing on
-// its way it starts at once.
+// being read, and clients whose last answer is being written, or has left just now, which may ask
+// again. Else clients that ask again at once would split into two halves: each is read and answered
+// while the other is computed, on the same cores, and small batches cost more for a row. It waits
+// for at most half of the time that a whole batch takes, and then no longer counts what it waited
+// for. With nothing on its way it starts at once.
 
 #include <condition_variable>
 #include <cstddef>
@@ -78,7 +78,9 @@ struct Lane {
   std::size_t waiting_rows = 0;
   std::size_t on_their_way = 0;  ///< requests
   std::size_t round = 0;         ///< counts how often those on their way were given up
-  double last_batch_s = 0;       ///< what it took
+  double whole_batch_s = 0;      ///< about what a batch takes that has all rows
+  std::size_t left = 0;          ///< answers, after which no request has come yet
+  double left_until_s = 0;       ///< and for how long the next batch waits for that
   double patient_until_s = 0;    ///< the next batch waits until then; 0: it was not looked at yet
 };
 
@@ -88,7 +90,7 @@ class Batcher {
  public:
   /// `most_waiting_rows`: of each lane.
   explicit Batcher(std::size_t most_waiting_rows) : most_waiting_rows_(most_waiting_rows) {}
-  ~Batcher();
+  ~Batcher() { give_up(); }
   /// From now on the lane's rows are computed; until no one else holds the lane and none waits.
   void add(std::shared_ptr<Lane> lane);
   /// False when the lane has no room for its rows.
@@ -97,9 +99,13 @@ class Batcher {
   void between_batches(std::function<void()> task);
   /// Computes one batch and does one task. If there are none, waits for up to `patience_s`.
   void turn(double patience_s);
+  /// Tells all that wait that they failed. REQUIRES: no other thread calls anything.
+  void give_up();
   /// Ends what has waited beyond its deadline.
   void end_late(double now_s);
   std::size_t waiting_rows(const Lane& lane) const;
+  /// For how long a batch that is not full waits now for requests on their way, at most.
+  double longest_wait_s(const Lane& lane) const;
 
  private:
   friend class Passage;
@@ -109,7 +115,7 @@ class Batcher {
     std::size_t first = 0, rows = 0;
   };
   void count(Passage& passage, bool on_its_way);
-  void count_ended(const std::vector<Part>& batch);
+  void count_ended(Lane& lane, const std::vector<Part>& batch, double took_s);
   bool is_ready(Lane& lane, double now_s);
   void wait_for_batch(double patience_s);
   std::shared_ptr<Lane> next_lane(double now_s);

@@ -1,9 +1,13 @@
 #include "serve/protocol/infer_response.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
 
+#include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::serve {
@@ -12,42 +16,56 @@ namespace {
 using Ordered = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "binary tensors are little-endian");
 
-std::string binary_data(const OutputTensor& tensor) {
-  std::string bytes(reinterpret_cast<const char*>(tensor.values.data()),
-                    tensor.values.size() * sizeof(float));
+/// A string of JSON. Most need no escapes, and a JSON library is slow for so little.
+std::string quoted(const std::string& text) {
+  const bool plain = std::ranges::all_of(
+      text, [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; });
+  return plain ? '"' + text + '"' : json_text(Ordered(text));
+}
+
+std::size_t binary_bytes(const OutputTensor& tensor) {
+  std::size_t bytes = tensor.values.size() * sizeof(float);
+  for (const std::string& one : tensor.strings) bytes += sizeof(std::uint32_t) + one.size();
+  return bytes;
+}
+
+void append_binary(const OutputTensor& tensor, std::string& body) {
+  body.append(reinterpret_cast<const char*>(tensor.values.data()),
+              tensor.values.size() * sizeof(float));
   for (const std::string& one : tensor.strings) {
     const auto length = static_cast<std::uint32_t>(one.size());
-    bytes.append(reinterpret_cast<const char*>(&length), sizeof length);
-    bytes += one;
+    body.append(reinterpret_cast<const char*>(&length), sizeof length);
+    body += one;
   }
-  return bytes;
+}
+
+void append_json(const OutputTensor& tensor, std::string& json) {
+  json += fmt::format(R"({{"name":{},"datatype":"{}","shape":[{}],)", quoted(tensor.name),
+                      tensor.strings.empty() ? "FP32" : "BYTES", join(tensor.shape, ","));
+  if (tensor.binary)
+    json += fmt::format(R"("parameters":{{"binary_data_size":{}}}}})", binary_bytes(tensor));
+  else if (tensor.strings.empty())
+    json += R"("data":)" + json_text(Ordered(tensor.values)) + "}";
+  else
+    json += R"("data":)" + json_text(Ordered(tensor.strings)) + "}";
 }
 
 }  // namespace
 
 std::string infer_response_body(const InferResponse& response, std::size_t& json_length) {
-  Ordered json = {{"model_name", response.model}, {"model_version", response.version}};
-  if (!response.id.empty()) json["id"] = response.id;
-  Ordered& outputs = json["outputs"] = Ordered::array();
-  std::string binary;
+  std::string body = fmt::format(R"({{"model_name":{},"model_version":{},)", quoted(response.model),
+                                 quoted(response.version));
+  if (!response.id.empty()) body += fmt::format(R"("id":{},)", quoted(response.id));
+  body += R"("outputs":[)";
   for (const OutputTensor& tensor : response.outputs) {
-    Ordered one = {{"name", tensor.name},
-                   {"datatype", tensor.strings.empty() ? "FP32" : "BYTES"},
-                   {"shape", tensor.shape}};
-    if (tensor.binary) {
-      const std::string bytes = binary_data(tensor);
-      one["parameters"] = {{"binary_data_size", bytes.size()}};
-      binary += bytes;
-    } else if (tensor.strings.empty()) {
-      one["data"] = tensor.values;
-    } else {
-      one["data"] = tensor.strings;
-    }
-    outputs.push_back(std::move(one));
+    if (body.back() == '}') body += ',';
+    append_json(tensor, body);
   }
-  const std::string text = json_text(json);
-  json_length = text.size();
-  return text + binary;
+  body += "]}";
+  json_length = body.size();
+  for (const OutputTensor& tensor : response.outputs)
+    if (tensor.binary) append_binary(tensor, body);
+  return body;
 }
 
 }  // namespace lockstep::serve

@@ -46,6 +46,7 @@ std::optional<Route> route_of(std::string_view path) {
   static const std::map<std::string, Resource, std::less<>> fixed = {
       {"/", Resource::page},
       {"/metrics", Resource::metrics},
+      {"/openapi.json", Resource::description},
       {"/v2", Resource::server},
       {"/v2/", Resource::server},
       {"/v2/health/live", Resource::live},

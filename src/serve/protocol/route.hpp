@@ -13,6 +13,7 @@ enum class Resource {
   ready,
   server,
   index,
+  description,
   model,
   model_ready,
   model_config,

@@ -78,11 +78,13 @@ std::string model_ready_document(const Version& version, bool ready) {
   return line({{"name", version.name()}, {"ready", ready}});
 }
 
-std::string config_document(const Version& version) {
+std::string config_document(const Version& version, const Batcher& batcher) {
   const data::DataSetInfo& input = version.input();
   const auto output = [&](const char* name) {
     return Json{{"name", name}, {"data_type", "TYPE_FP32"}, {"dims", {version.classes()}}};
   };
+  const auto longest_wait_us =
+      static_cast<std::uint64_t>(batcher.longest_wait_s(*version.lane) * 1e6);
   return line(
       {{"name", version.name()},
        {"platform", "lockstep"},
@@ -94,7 +96,7 @@ std::string config_document(const Version& version) {
           {"dims", {input.height, input.width, input.channels}}},
          {{"name", files_input}, {"data_type", "TYPE_STRING"}, {"dims", {1}}, {"optional", true}}}},
        {"output", {output(logits_output), output(probabilities_output)}},
-       {"dynamic_batching", {{"max_queue_delay_microseconds", 0}}},
+       {"dynamic_batching", {{"max_queue_delay_microseconds", longest_wait_us}}},
        {"parameters", {{"model", {{"string_value", version.text()}}}}}});
 }
 

@@ -14,7 +14,7 @@ std::string live_document(bool ready);
 std::string server_document();
 std::string model_document(const Version& version);
 std::string model_ready_document(const Version& version, bool ready);
-std::string config_document(const Version& version);
+std::string config_document(const Version& version, const Batcher& batcher);
 std::string index_document(const Repository& repository);
 /// Of these models: Triton's statistics extension.
 std::string statistics_document(const std::vector<std::shared_ptr<const Version>>& versions,

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "serve/likeliest.hpp"
 #include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_response.hpp"
@@ -27,16 +28,6 @@ void require_rows(std::size_t rows, const ServeSpec& spec) {
          spec.waiting_rows, rows);
 }
 
-void take_files(const std::vector<std::string_view>& files, const Version& version,
-                const ServeSpec& spec, RowsJob& job) {
-  require_rows(files.size(), spec);
-  job.rows = files.size();
-  job.images.resize(job.rows * version.row_bytes());
-  for (std::size_t row = 0; row < job.rows; ++row)
-    version.prepare(files[row], fmt::format("image {}", row),
-                    std::span(job.images).subspan(row * version.row_bytes(), version.row_bytes()));
-}
-
 void take_pixels(const InputTensor& tensor, const Version& version, const ServeSpec& spec,
                  RowsJob& job) {
   const data::DataSetInfo& input = version.input();
@@ -51,31 +42,41 @@ void take_pixels(const InputTensor& tensor, const Version& version, const ServeS
   job.images.assign(tensor.values.begin(), tensor.values.end());
 }
 
-void take_input(const InferRequest& request, const Version& version, const ServeSpec& spec,
-                RowsJob& job) {
-  expect(request.inputs.size() == 1, "give one input, '{}' or '{}', and not {}", pixels_input,
-         files_input, request.inputs.size());
-  const InputTensor& tensor = request.inputs.front();
+void take_input(std::vector<InputTensor> inputs, const Version& version, const ServeSpec& spec,
+                Inferring& to) {
+  expect(inputs.size() == 1, "give one input, '{}' or '{}', and not {}", pixels_input, files_input,
+         inputs.size());
+  to.input = std::move(inputs.front());
+  const InputTensor& tensor = to.input;
   const bool pixels = tensor.name == pixels_input;
   expect(pixels || tensor.name == files_input, "there is no input '{}'; '{}' and '{}' are",
          tensor.name, pixels_input, files_input);
   expect(pixels == tensor.pixels, "input '{}': its datatype is {}", tensor.name,
          pixels ? "UINT8" : "BYTES");
-  if (pixels) return take_pixels(tensor, version, spec, job);
+  if (pixels) return take_pixels(tensor, version, spec, *to.job);
   const auto& shape = tensor.shape;
   expect(shape.size() == 1 || (shape.size() == 2 && shape[1] == 1),
          "input '{}': its shape is [rows] or [rows, 1]", tensor.name);
-  take_files(tensor.strings, version, spec, job);
+  require_rows(tensor.strings.size(), spec);
+  to.files = tensor.strings;
 }
 
 /// A body without JSON: the pixels of one image, or a file.
-void take_raw(const std::string& body, const Version& version, const ServeSpec& spec,
-              RowsJob& job) {
+void take_raw(const std::string& body, const Version& version, Inferring& to) {
   const bool file = body.size() != version.row_bytes() || body.starts_with("\xff\xd8\xff") ||
                     body.starts_with("\x89PNG\r\n\x1a\n");
-  if (file) return take_files({body}, version, spec, job);
-  job.rows = 1;
-  job.images.assign(body.begin(), body.end());
+  to.job->rows = 1;
+  if (file)
+    to.files = {body};
+  else
+    to.job->images.assign(body.begin(), body.end());
+}
+
+/// Its rows are taken.
+void forget_body(Inferring& inferring) {
+  inferring.files.clear();
+  inferring.input = {};
+  inferring.body = {};
 }
 
 /// What the client wants, with what it leaves open filled in.
@@ -125,24 +126,46 @@ OutputTensor output_tensor(const WantedOutput& wanted, const RowsJob& job, const
 
 }  // namespace
 
-Inferring read_infer(HttpRequest request, const Version& version, const ServeSpec& spec) {
-  const std::string body =
+bool is_soon_read(const HttpRequest& request) {
+  constexpr std::size_t most_json = 4096, most_bytes = 256 * 1024;
+  const auto json_length = header(request, json_length_header);
+  return json_length && whole_number<std::uint64_t>(*json_length).value_or(most_json) < most_json &&
+         request.body.size() <= most_bytes && !header(request, "content-encoding");
+}
+
+void read_infer(HttpRequest request, const Version& version, const ServeSpec& spec,
+                Inferring& inferring) {
+  inferring.body =
       decode_content(std::move(request.body), header(request, "content-encoding").value_or(""),
                      spec.http.most_body_bytes);
   const auto json_length = header(request, json_length_header);
-  Inferring inferring;
   inferring.job = std::make_shared<RowsJob>();
   if (is_raw(json_length)) {
     inferring.outputs = settle_outputs({}, true, version.classes());
-    take_raw(body, version, spec, *inferring.job);
-    return inferring;
+    return take_raw(inferring.body, version, inferring);
   }
-  InferRequest read = parse_infer_request(body, json_length);
+  InferRequest read = parse_infer_request(inferring.body, json_length);
   inferring.id = std::move(read.id);
   inferring.timeout_s = read.timeout_s;
   inferring.outputs = settle_outputs(std::move(read.outputs), read.binary, version.classes());
-  take_input(read, version, spec, *inferring.job);
-  return inferring;
+  take_input(std::move(read.inputs), version, spec, inferring);
+  if (inferring.files.empty()) forget_body(inferring);
+}
+
+void prepare_files(Inferring& inferring, const Version& version) {
+  const auto& files = inferring.files;
+  RowsJob& job = *inferring.job;
+  job.rows = files.size();
+  job.images.resize(job.rows * version.row_bytes());
+  for (std::size_t row = 0; row < job.rows; ++row)
+    version.prepare(files[row], fmt::format("image {}", row),
+                    std::span(job.images).subspan(row * version.row_bytes(), version.row_bytes()));
+  forget_body(inferring);
+}
+
+bool is_soon_written(const Inferring& inferring, const Version& version) {
+  constexpr std::size_t most_values = 2048;
+  return inferring.job->rows * version.classes() * inferring.outputs.size() <= most_values;
 }
 
 HttpResponse infer_response(const Inferring& inferring, const Version& version) {

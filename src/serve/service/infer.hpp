@@ -17,16 +17,34 @@ namespace lockstep::serve {
 constexpr const char *pixels_input = "images", *files_input = "image_bytes",
                      *logits_output = "logits", *probabilities_output = "probabilities";
 
-/// An inference that has been read.
+/// An inference that has been read. It stays where it is, because it sees into itself.
 struct Inferring {
   std::string id;
   std::vector<WantedOutput> outputs;  ///< at least one; each says whether it is binary
   std::optional<double> timeout_s;
   std::shared_ptr<RowsJob> job;
+  std::vector<std::string_view> files;  ///< images that are still to be prepared
+  std::string body;                     ///< of the request, decoded
+  InputTensor input;
+
+  Inferring() = default;
+  Inferring(const Inferring&) = delete;
+  Inferring& operator=(const Inferring&) = delete;
 };
 
-/// Reads a request's body, which it decodes, and prepares its rows. Throws RequestError.
-Inferring read_infer(HttpRequest request, const Version& version, const ServeSpec& spec);
+/// Whether read_infer() takes much less time than a batch, by the request's lengths.
+bool is_soon_read(const HttpRequest& request);
+
+/// Reads a request's body, which it decodes, and takes its pixels or finds its files. Throws
+/// RequestError.
+void read_infer(HttpRequest request, const Version& version, const ServeSpec& spec,
+                Inferring& inferring);
+
+/// Prepares the rows of the images that came as files. Throws RequestError.
+void prepare_files(Inferring& inferring, const Version& version);
+
+/// Whether infer_response() takes much less time than a batch.
+bool is_soon_written(const Inferring& inferring, const Version& version);
 
 /// The response to it, once its rows are computed.
 HttpResponse infer_response(const Inferring& inferring, const Version& version);

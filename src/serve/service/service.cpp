@@ -7,6 +7,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
+#include "serve/protocol/openapi.hpp"
 #include "serve/protocol/request_error.hpp"
 #include "serve/service/documents.hpp"
 #include "serve/service/page.hpp"
@@ -31,6 +32,16 @@ HttpResponse json(std::string body, unsigned status = 200) {
   return {.status = status, .type = "application/json", .body = std::move(body)};
 }
 
+std::vector<DescribedModel> described_models(const Repository& repository) {
+  std::vector<DescribedModel> models;
+  for (const auto& version : repository.all()) {
+    const data::DataSetInfo& input = version->input();
+    models.push_back({version->name(), version->number(), input.height, input.width, input.channels,
+                      version->classes()});
+  }
+  return models;
+}
+
 HttpResponse page() {
   return {.type = "text/html; charset=utf-8",
           .body = std::string(page_html()),
@@ -46,9 +57,9 @@ struct Service::Passing {
   std::shared_ptr<const Version> version;
   std::shared_ptr<Statistics> statistics;
   std::shared_ptr<Passage> passage;
-  double arrived_s = now_s();
-  Inferring inferring = {};
   Respond respond;
+  double arrived_s = now_s();
+  Inferring inferring;
 };
 
 /// A request for what its path names.
@@ -68,12 +79,12 @@ class Service::Visit final : public HttpVisit {
     try {
       if (!version_) return respond(service_.document(route_));
       passage_ = std::make_shared<Passage>(service_.batcher_, version_->lane);
-      service_.post(std::make_shared<Passing>(
-                        Passing{.version = std::move(version_),
-                                .statistics = service_.repository_.statistics(route_.model),
-                                .passage = passage_,
-                                .respond = std::move(respond)}),
-                    std::move(request));
+      const auto passing = std::make_shared<Passing>();
+      passing->version = std::move(version_);
+      passing->statistics = service_.repository_.statistics(route_.model);
+      passing->passage = passage_;
+      passing->respond = std::move(respond);
+      service_.take(passing, std::move(request));
     } catch (const RequestError& fault) {
       respond(service_.error(fault.status(), fault.what()));
     }
@@ -119,10 +130,11 @@ HttpService::Begun Service::begin(const HttpRequest& request) {
   }
 }
 
-void Service::post(std::shared_ptr<Passing> passing, HttpRequest request) {
-  readers_.post([this, passing = std::move(passing), whole = std::move(request)]() mutable {
-    read(passing, std::move(whole));
-  });
+/// To wake another thread for what takes as long as that would cost more than it saves.
+void Service::take(const std::shared_ptr<Passing>& passing, HttpRequest request) {
+  if (is_soon_read(request)) return read(passing, std::move(request));
+  readers_.post(
+      [this, passing, whole = std::move(request)]() mutable { read(passing, std::move(whole)); });
 }
 
 HttpResponse Service::document(const Route& route) {
@@ -140,6 +152,8 @@ HttpResponse Service::document(const Route& route) {
       return json(live_document(ready), ready ? 200 : 503);
     case Resource::server:
       return json(server_document());
+    case Resource::description:
+      return json(openapi_document(described_models(repository_), !spec_.token.empty()));
     case Resource::index:
       return json(index_document(repository_));
     case Resource::model:
@@ -147,7 +161,7 @@ HttpResponse Service::document(const Route& route) {
     case Resource::model_ready:
       return json(model_ready_document(*version(), ready), ready ? 200 : 503);
     case Resource::model_config:
-      return json(config_document(*version()));
+      return json(config_document(*version(), batcher_));
     case Resource::statistics:
       return json(statistics_document(
           route.model.empty() ? repository_.all() : std::vector{version()}, repository_));
@@ -159,63 +173,83 @@ HttpResponse Service::document(const Route& route) {
 
 void Service::read(const std::shared_ptr<Passing>& passing, HttpRequest request) {
   const double began_s = now_s();
+  Inferring& inferring = passing->inferring;
   try {
-    passing->inferring = read_infer(std::move(request), *passing->version, spec_);
-    const auto& job = passing->inferring.job;
-    const double limit_s =
-        std::min(passing->inferring.timeout_s.value_or(spec_.deadline_s), spec_.deadline_s);
-    job->arrived_s = now_s();
-    job->deadline_s = passing->arrived_s + limit_s;
-    job->passage = passing->passage;
-    passing->statistics->change(
-        [&](ModelFigures& figures) { figures.input.add(job->arrived_s - began_s); });
-    job->ended = [this, passing](RowsJob::End end) {
-      readers_.post([this, passing, end] { finish(passing, end); });
-    };
-    if (batcher_.put(passing->version->lane, job)) return;
-    job->ended = nullptr;  // it holds the job itself
-    passing->statistics->change([](ModelFigures& figures) { ++figures.refused; });
-    HttpResponse full = error(503, fmt::format("more than {} images wait for the model '{}'",
-                                               spec_.waiting_rows, passing->version->name()));
-    full.headers["Retry-After"] = "1";
-    fail(passing, std::move(full));
+    read_infer(std::move(request), *passing->version, spec_, inferring);
+    if (inferring.files.empty()) return queue(passing, began_s);
+    readers_.post([this, passing] { prepare(passing); });
   } catch (const std::exception& fault) {
-    fail_by(passing, fault);
+    passing->respond(failed_by(*passing, fault));
   }
 }
 
-/// What is no fault of the request is logged, and not told.
-void Service::fail_by(const std::shared_ptr<Passing>& passing, const std::exception& fault) {
-  if (const auto* told = dynamic_cast<const RequestError*>(&fault))
-    return fail(passing, error(told->status(), told->what()));
-  log::warn(fmt::format("an inference of the model '{}' failed: {}", passing->version->name(),
-                        fault.what()));
-  fail(passing, error(500, "it failed"));
-}
-
-void Service::fail(const std::shared_ptr<Passing>& passing, HttpResponse response) {
-  passing->statistics->change(
-      [&](ModelFigures& figures) { figures.fail.add(now_s() - passing->arrived_s); });
-  passing->respond(std::move(response));
-}
-
-void Service::finish(const std::shared_ptr<Passing>& passing, RowsJob::End end) {
-  if (end == RowsJob::End::late)
-    return fail(passing,
-                error(504, fmt::format("it was not computed within {} s",
-                                       passing->inferring.job->deadline_s - passing->arrived_s)));
-  if (end == RowsJob::End::failed) return fail(passing, error(500, "it failed"));
+void Service::prepare(const std::shared_ptr<Passing>& passing) {
   const double began_s = now_s();
   try {
-    HttpResponse response = infer_response(passing->inferring, *passing->version);
-    const double ended_s = now_s();
-    passing->statistics->change([&](ModelFigures& figures) {
-      figures.output.add(ended_s - began_s);
-      figures.add_success(ended_s - passing->arrived_s);
-    });
-    passing->respond(std::move(response));
+    prepare_files(passing->inferring, *passing->version);
+    queue(passing, began_s);
   } catch (const std::exception& fault) {
-    fail_by(passing, fault);
+    passing->respond(failed_by(*passing, fault));
+  }
+}
+
+void Service::queue(const std::shared_ptr<Passing>& passing, double began_s) {
+  const Inferring& inferring = passing->inferring;
+  const auto& job = inferring.job;
+  const double limit_s = std::min(inferring.timeout_s.value_or(spec_.deadline_s), spec_.deadline_s);
+  job->arrived_s = now_s();
+  job->deadline_s = passing->arrived_s + limit_s;
+  job->passage = passing->passage;
+  passing->statistics->change(
+      [&](ModelFigures& figures) { figures.input.add(job->arrived_s - began_s); });
+  job->ended = [this, passing](RowsJob::End end) { leave(passing, end); };
+  if (batcher_.put(passing->version->lane, job)) return;
+  job->ended = nullptr;  // it holds the job itself
+  passing->statistics->change([](ModelFigures& figures) { ++figures.refused; });
+  HttpResponse full = error(503, fmt::format("more than {} images wait for the model '{}'",
+                                             spec_.waiting_rows, passing->version->name()));
+  full.headers["Retry-After"] = "1";
+  passing->respond(failed(*passing, std::move(full)));
+}
+
+void Service::leave(const std::shared_ptr<Passing>& passing, RowsJob::End end) {
+  if (is_soon_written(passing->inferring, *passing->version))
+    return passing->respond(answer(*passing, end));
+  readers_.post([this, passing, end] { passing->respond(answer(*passing, end)); });
+}
+
+/// What is no fault of the request is logged, and not told.
+HttpResponse Service::failed_by(const Passing& passing, const std::exception& fault) {
+  if (const auto* told = dynamic_cast<const RequestError*>(&fault))
+    return failed(passing, error(told->status(), told->what()));
+  log::warn(fmt::format("an inference of the model '{}' failed: {}", passing.version->name(),
+                        fault.what()));
+  return failed(passing, error(500, "it failed"));
+}
+
+HttpResponse Service::failed(const Passing& passing, HttpResponse response) {
+  passing.statistics->change(
+      [&](ModelFigures& figures) { figures.fail.add(now_s() - passing.arrived_s); });
+  return response;
+}
+
+HttpResponse Service::answer(const Passing& passing, RowsJob::End end) {
+  if (end == RowsJob::End::late)
+    return failed(passing,
+                  error(504, fmt::format("it was not computed within {} s",
+                                         passing.inferring.job->deadline_s - passing.arrived_s)));
+  if (end == RowsJob::End::failed) return failed(passing, error(500, "it failed"));
+  const double began_s = now_s();
+  try {
+    HttpResponse response = infer_response(passing.inferring, *passing.version);
+    const double ended_s = now_s();
+    passing.statistics->change([&](ModelFigures& figures) {
+      figures.output.add(ended_s - began_s);
+      figures.add_success(ended_s - passing.arrived_s);
+    });
+    return response;
+  } catch (const std::exception& fault) {
+    return failed_by(passing, fault);
   }
 }
 

@@ -12,8 +12,9 @@
 
 namespace lockstep::serve {
 
-/// Answers the protocol's requests. Documents are made at once, on the server's thread; inferences
-/// are read and written by the readers, and computed by the batcher.
+/// Answers the protocol's requests. Documents are made at once, on the server's thread. Inferences
+/// are computed by the batcher. The readers read and write them, and prepare images; but short ones
+/// of pixels are read on the server's thread, and short answers written on the batcher's.
 class Service final : public HttpService {
  public:
   /// The references must outlive it.
@@ -34,11 +35,14 @@ class Service final : public HttpService {
   struct Passing;
   HttpResponse document(const Route& route);
   bool knows_token(const HttpRequest& request) const;
-  void post(std::shared_ptr<Passing> passing, HttpRequest request);
+  void take(const std::shared_ptr<Passing>& passing, HttpRequest request);
   void read(const std::shared_ptr<Passing>& passing, HttpRequest request);
-  void finish(const std::shared_ptr<Passing>& passing, RowsJob::End end);
-  void fail(const std::shared_ptr<Passing>& passing, HttpResponse response);
-  void fail_by(const std::shared_ptr<Passing>& passing, const std::exception& fault);
+  void prepare(const std::shared_ptr<Passing>& passing);
+  void queue(const std::shared_ptr<Passing>& passing, double began_s);
+  void leave(const std::shared_ptr<Passing>& passing, RowsJob::End end);
+  HttpResponse answer(const Passing& passing, RowsJob::End end);
+  HttpResponse failed(const Passing& passing, HttpResponse response);
+  HttpResponse failed_by(const Passing& passing, const std::exception& fault);
 
   const ServeSpec& spec_;
   Repository& repository_;

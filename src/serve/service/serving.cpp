@@ -78,6 +78,7 @@ bool serve_models(const ServeSpec& spec, const std::vector<ModelSource>& sources
     log::warn(fmt::format("{} requests were not answered in time", server->open_requests()));
   server.reset();
   readers.stop();
+  batcher.give_up();  // while the service is there
   return all_answered;
 }
 

@@ -79,6 +79,9 @@ says '"inference_count":[1-9]' && says '"fail":\{"count":[1-9]' && get /metrics 
   says '^lockstep_serve_rows_total\{model="m"\} [1-9]' &&
   says '^lockstep_serve_request_seconds_bucket\{model="m",le="\+Inf"\} [1-9]'
 verdict $? 'statistics and metrics count what was done'
+get /v2/models/m/config
+says '"max_queue_delay_microseconds":[1-9]'
+verdict $? 'the configuration says for how long a batch may wait'
 if command -v promtool >/dev/null; then
   run promtool check metrics < <(curl -sS "$at/metrics")
   verdict $status 'promtool finds nothing in the metrics'

@@ -1,8 +1,8 @@
 #!/bin/bash
 # install.sh FOLDER: makes a Python environment there with what requirements.txt names, and in
-# FOLDER/triton and FOLDER/kserve those of clients of `lockstep serve`: what they need does not fit
-# into one. Takes promtool from Debian's package of Prometheus, without its server. Several GB,
-# several minutes.
+# FOLDER/triton, FOLDER/kserve and FOLDER/schemathesis those of clients of `lockstep serve`: what
+# they need does not fit into one. Takes promtool from Debian's package of Prometheus, without its
+# server. Several GB, several minutes.
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 environment() {  # environment FOLDER REQUIREMENTS
@@ -11,7 +11,7 @@ environment() {  # environment FOLDER REQUIREMENTS
 }
 rm -rf "$1"
 environment "$1" requirements
-for client in triton kserve; do
+for client in triton kserve schemathesis; do
   environment "$1/$client" $client
 done
 mkdir "$1/debian" && cd "$1/debian"

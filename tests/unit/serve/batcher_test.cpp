@@ -150,7 +150,7 @@ TEST_CASE("a batch waits for a request on its way, until it is queued or gone", 
   Served served(plain());
   Batcher batcher(100);
   batcher.add(served.lane);
-  served.lane->last_batch_s = 1e5;
+  served.lane->whole_batch_s = 1e5;
   const auto ask = [&](std::size_t row, const std::shared_ptr<Passage>& passage) {
     const auto job = served.job(row, 1);
     job->passage = passage;
@@ -170,7 +170,7 @@ TEST_CASE("a batch waits for a request on its way, until it is queued or gone", 
   while (rows() == 0) batcher.turn(600);
   others.join();
   CHECK((rows() == 2 && served.lane->statistics->figures().compute.count == 1));
-  served.lane->last_batch_s = 1e5;
+  served.lane->whole_batch_s = 1e5;
   ask(2, nullptr);
   batcher.turn(0);
   CHECK(rows() == 2);  // both answers are being written
@@ -186,17 +186,37 @@ TEST_CASE("a batch waits for nothing else, at most for half of a batch, and not 
   Batcher batcher(100);
   batcher.add(served.lane);
   const auto rows = [&] { return served.lane->statistics->figures().rows; };
-  const auto wait_for = [&](double last_batch_s, std::size_t number) {
-    served.lane->last_batch_s = last_batch_s;
+  const auto wait_for = [&](double whole_batch_s, std::size_t number) {
+    served.lane->whole_batch_s = whole_batch_s;
     REQUIRE(batcher.put(served.lane, served.job(0, number)));
     batcher.turn(600);
     return rows();
   };
   CHECK(wait_for(1e5, 1) == 1);
   const Passage slow(batcher, served.lane);
+  served.lane->whole_batch_s = 1e5;
+  CHECK(batcher.longest_wait_s(*served.lane) == 5e4);
   CHECK(wait_for(1e5, served.lane->batch) == 1 + served.lane->batch);
   CHECK(wait_for(0.01, 1) == 2 + served.lane->batch);
   CHECK(wait_for(1e5, 1) == 3 + served.lane->batch);
+}
+
+TEST_CASE("a batch waits for what a client may ask that just got its answer, until it asks",
+          "[serve][cpu]") {
+  Served served(plain());
+  Batcher batcher(100);
+  batcher.add(served.lane);
+  served.lane->whole_batch_s = 1e5;
+  Passage(batcher, served.lane).end();
+  served.lane->left_until_s = 1e18;
+  REQUIRE(batcher.put(served.lane, served.job(0, 1)));
+  batcher.turn(0);
+  CHECK(served.lane->statistics->figures().rows == 0);
+  Passage next(batcher, served.lane);  // it asks
+  CHECK((served.lane->left == 0 && served.lane->on_their_way == 1));
+  next.end();
+  batcher.turn(600);  // no other request comes
+  CHECK(served.lane->statistics->figures().rows == 1);
 }
 
 TEST_CASE("a full queue takes no more, and takes again what fits when it is shorter",

@@ -112,6 +112,10 @@ TEST_CASE("a request that is not JSON of its form is an error that says where", 
   refused(with_input(R"("datatype":"FP32","shape":[1],"data":[1])"), "FP32 is not taken; UINT8 is");
 }
 
+TEST_CASE("a number that no float holds is an error", "[serve]") {
+  refused(R"({"id":"a","more":1e999})", "a number that is too large");
+}
+
 TEST_CASE("shapes and data that do not fit each other are errors", "[serve]") {
   const auto pixels = [](const std::string& shape, const std::string& data) {
     return with_input(R"("datatype":"UINT8","shape":)" + shape + R"(,"data":)" + data);

@@ -10,6 +10,7 @@
 
 #include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_response.hpp"
+#include "serve/protocol/openapi.hpp"
 #include "serve/protocol/request_error.hpp"
 #include "serve/protocol/route.hpp"
 
@@ -66,12 +67,30 @@ TEST_CASE("a path that is not there is 404, and a method that a path does not ha
           "[serve]") {
   for (const char* path :
        {"", "v2", "/v1", "/v2/models", "/v2/models/", "/v2/models//infer", "/v2/models/m/",
-        "/v2/models/m/infer/", "/v2/models/m/infer/x", "/v2/models/m/versions", "/v2/health",
-        "/v2/models/m/versions/1/versions/2/infer", "//", "/v2/models/m/load"})
+        "/openapi", "/v2/models/m/infer/", "/v2/models/m/infer/x", "/v2/models/m/versions",
+        "/v2/health", "/v2/models/m/versions/1/versions/2/infer", "//", "/v2/models/m/load"})
     CHECK(route_status("GET", path) == 404);
   CHECK(route_status("GET", "/v2/models/m/infer") == 405);
   CHECK(route_status("POST", "/v2/models/m") == 405);
   CHECK(route_status("DELETE", "/") == 405);
+}
+
+TEST_CASE("the description has each path of each model, and asks for a token where one is",
+          "[serve]") {
+  const auto described = nlohmann::json::parse(openapi_document(
+      {{.name = "m", .version = "3", .height = 2, .width = 4, .channels = 3, .classes = 5}}, true));
+  const auto& paths = described["paths"];
+  for (const auto& [path, operations] : paths.items())
+    for (const auto& [method, operation] : operations.items())
+      CHECK(route_status(method == "get" ? "GET" : "POST", path) == 200);
+  for (const char* path : {"/v2/models/m/infer", "/v2/models/m/versions/3/infer"}) {
+    const auto& data = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+                            ["properties"]["inputs"]["items"]["properties"]["data"];
+    CHECK((data["minItems"] == 24 && data["maxItems"] == 24));
+  }
+  CHECK(paths["/v2"]["get"]["responses"].contains("401"));
+  CHECK(!paths["/v2/health/live"]["get"]["responses"].contains("401"));
+  CHECK(!nlohmann::json::parse(openapi_document({}, false)).contains("security"));
 }
 
 TEST_CASE("a compressed body is what was compressed, or an error", "[serve]") {
