@@ -1,5 +1,6 @@
-// Asks `lockstep serve` as fast as it answers: CLIENTS connections, each with one request at a time
-// of one image of noise, as a binary tensor; next to IDLE connections that hardly ask.
+// Asks `lockstep serve`, or another server of the Open Inference Protocol, as fast as it answers:
+// CLIENTS connections, each with one request at a time of one image of noise, as a binary tensor;
+// next to IDLE connections that hardly ask.
 //
 //   serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE]
 //
@@ -82,9 +83,10 @@ bool has_answer(Client& client) {
   bytes.append(part, static_cast<std::size_t>(got));
   const std::size_t head = bytes.find("\r\n\r\n");
   if (head == std::string::npos) return false;
-  const std::size_t length = bytes.find("Content-Length: ");
+  const std::size_t length = std::min(bytes.find("\nContent-Length: "),
+                                      bytes.find("\ncontent-length: "));  // as the server has it
   require(bytes.starts_with("HTTP/1.1 200 ") && length < head, bytes.substr(0, 300));
-  return bytes.size() >= head + 4 + std::strtoul(bytes.c_str() + length + 16, nullptr, 10);
+  return bytes.size() >= head + 4 + std::strtoul(bytes.c_str() + length + 17, nullptr, 10);
 }
 
 /// Milliseconds of each request. One thread for all clients: what they take of the cores is not
