@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -19,7 +20,8 @@ using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::strin
 
 // A number of JSON takes 16 bytes, an array of one number 100. More pixels come as binary tensors.
 constexpr std::size_t longest_json = std::size_t{8} << 20, most_tensors = 16, most_dimensions = 8,
-                      most_values = std::size_t{1} << 30, longest_name = 200;
+                      most_values = std::size_t{1} << 30, longest_name = 200,
+                      most_likeliest = 1'000'000;
 constexpr int deepest = 12;  // request, inputs, tensor, data, and its dimensions
 
 constexpr std::array<std::string_view, 14> datatypes = {
@@ -86,13 +88,24 @@ const Json& parameters_of(const Json& object, const std::string& where) {
   return parameters;
 }
 
+/// A whole number from 0, which may be written as 78.0.
+std::optional<std::size_t> whole(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<std::size_t>();
+  constexpr float most = 1 << 24;  // to which a float holds each whole number
+  if (!value.is_number_float()) return std::nullopt;
+  const float number = value.get<float>();
+  if (!(number >= 0 && number <= most) || number != std::floor(number)) return std::nullopt;
+  return static_cast<std::size_t>(number);
+}
+
 std::optional<std::size_t> count_parameter(const Json& parameters, const char* name,
                                            const std::string& where) {
   if (!parameters.is_object()) return std::nullopt;
   const Json& value = field(parameters, name);
   if (value.is_null()) return std::nullopt;
-  expect(value.is_number_unsigned(), "{}: the parameter '{}' is not a whole number", where, name);
-  return value.get<std::size_t>();
+  const auto number = whole(value);
+  expect(number.has_value(), "{}: the parameter '{}' is not a whole number", where, name);
+  return number;
 }
 
 std::optional<bool> flag_parameter(const Json& parameters, const char* name,
@@ -112,9 +125,8 @@ std::size_t read_shape(const Json& tensor, const std::string& where,
          "{}: 'shape' is not an array of 1 to {} numbers", where, most_dimensions);
   std::size_t values = 1;
   for (const Json& one : given) {
-    expect(one.is_number_unsigned() && one.get<std::size_t>() > 0,
-           "{}: 'shape' has something other than whole numbers from 1", where);
-    const auto size = one.get<std::size_t>();
+    const std::size_t size = whole(one).value_or(0);
+    expect(size > 0, "{}: 'shape' has something other than whole numbers from 1", where);
     expect(size <= most_values / values, "{}: a shape of more than {} values", where, most_values);
     values *= size;
     shape.push_back(size);
@@ -128,9 +140,10 @@ void take_json(const Json& data, const std::string& where, InputTensor& tensor) 
     if (one.is_array()) {
       take_json(one, where, tensor);
     } else if (tensor.pixels) {
-      expect(one.is_number_unsigned() && one.get<std::uint64_t>() <= 255,
-             "{}: 'data' has something other than whole numbers from 0 to 255", where);
-      tensor.own_values.push_back(static_cast<std::uint8_t>(one.get<std::uint64_t>()));
+      const std::size_t pixel = whole(one).value_or(256);
+      expect(pixel <= 255, "{}: 'data' has something other than whole numbers from 0 to 255",
+             where);
+      tensor.own_values.push_back(static_cast<std::uint8_t>(pixel));
     } else {
       expect(one.is_string(), "{}: 'data' has something other than strings", where);
       tensor.own_strings.push_back(one.get<std::string>());
@@ -203,6 +216,8 @@ WantedOutput read_output(const Json& json, const std::string& place) {
          "{}: shared memory is not supported", where);
   output.binary = flag_parameter(parameters, "binary_data", where);
   output.classification = count_parameter(parameters, "classification", where).value_or(0);
+  expect(output.classification <= most_likeliest, "{}: a classification has at most {} classes",
+         where, most_likeliest);
   return output;
 }
 

@@ -73,8 +73,6 @@ constexpr const char* all_models = R"({
             "description": "the likeliest classes in place of all values"},
           "shared_memory_region": false}}}},
       "parameters": {"type": ["object", "null"], "properties": {
-        "timeout": {"type": ["integer", "null"], "minimum": 0, "maximum": 9007199254740991,
-          "description": "microseconds, after which the answer is 504; 0: the server's own limit"},
         "binary_data_output": {"type": ["boolean", "null"],
           "description": "outputs are binary unless they say otherwise"}}}
     }
@@ -99,7 +97,8 @@ constexpr const char* model_paths = R"({
  Tensors may also follow the JSON as binary data, whose length each has as its parameter
  binary_data_size; the header Inference-Header-Content-Length then says how many bytes are JSON.
  Only so the input image_bytes (BYTES) takes JPEG and PNG files. With 0 in that header, the whole
- body is one such file, or the pixels of one image.",
+ body is one such file, or the pixels of one image. The parameter timeout is a number of
+ microseconds, after which the answer is 504.",
     "requestBody": {"required": true, "content": {"application/json": {"schema": {
       "type": "object", "required": ["inputs"], "properties": {
         "id": {"type": ["string", "null"], "maxLength": 200},
