@@ -17,7 +17,8 @@ import threading
 
 import mlperf_loadgen as loadgen
 
-OFFLINE_ROWS, CONNECTIONS = 64, 64
+OFFLINE_ROWS = 64
+CONNECTIONS = {'SingleStream': 1, 'Server': 64, 'Offline': 8}  # a server's queue has an end
 
 
 def request(side, rows):
@@ -36,11 +37,11 @@ class Client:
     """Connections, each with one request at a time. `single` and `many`: requests of one image and
     of OFFLINE_ROWS."""
 
-    def __init__(self, port, side):
+    def __init__(self, port, side, connections):
         self.requests = {rows: request(side, rows) for rows in (1, OFFLINE_ROWS)}
         self.ready = select.epoll()
         self.links = {}
-        for _ in range(CONNECTIONS):
+        for _ in range(connections):
             link = socket.create_connection(('127.0.0.1', port))
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.links[link.fileno()] = link
@@ -122,7 +123,7 @@ def run(client, scenario, rate, seconds, folder):
 
 def main(port, side, scenario, rate, seconds, folder):
     sys.setswitchinterval(1e-4)  # the two threads take turns soon
-    figures = run(Client(int(port), int(side)), scenario, float(rate), float(seconds), folder)
+    figures = run(Client(int(port), int(side), CONNECTIONS[scenario]), scenario, float(rate), float(seconds), folder)
     rates = {'Offline': 'result_samples_per_second', 'Server': 'result_completed_samples_per_sec',
              'SingleStream': 'result_qps_without_loadgen_overhead'}
     print(json.dumps({'images_per_s': figures[rates[scenario]],

@@ -113,9 +113,9 @@ TEST_CASE("a request that is not JSON of its form is an error that says where", 
 }
 
 TEST_CASE("a number that no float holds is an error, and 1.0 is a whole one", "[serve]") {
-  CHECK(
-      parse(with_input(R"("datatype":"UINT8","shape":[1.0],"data":[78.0])")).inputs[0].values[0] ==
-      78);
+  CHECK(read_json(with_input(R"("datatype":"UINT8","shape":[1.0],"data":[78.0])"))
+            .inputs[0]
+            .values[0] == 78);
   refused(with_input(R"("datatype":"UINT8","shape":[1],"data":[78.5])"), "from 0 to 255");
   refused(with_input(R"("datatype":"UINT8","shape":[1.5],"data":[7])"), "from 1");
   refused(R"({"id":"a","more":1e999})", "a number that is too large");
@@ -129,7 +129,7 @@ TEST_CASE("shapes and data that do not fit each other are errors", "[serve]") {
   refused(pixels("[]", "[]"), "'shape' is not an array");
   refused(pixels("[-1]", "[1]"), "whole numbers from 1");
   refused(pixels("[0]", "[]"), "whole numbers from 1");
-  refused(pixels("[1.0]", "[1]"), "whole numbers from 1");
+  refused(pixels("[1.5]", "[1]"), "whole numbers from 1");
   refused(pixels("[18446744073709551615,2]", "[1]"), "more than");
   refused(pixels("[4294967296,4294967296]", "[1]"), "more than");
   refused(pixels("[1,1,1,1,1,1,1,1,1]", "[1]"), "'shape' is not an array of 1 to 8");
