@@ -123,7 +123,8 @@ def run(client, scenario, rate, seconds, folder):
 
 def main(port, side, scenario, rate, seconds, folder):
     sys.setswitchinterval(1e-4)  # the two threads take turns soon
-    figures = run(Client(int(port), int(side), CONNECTIONS[scenario]), scenario, float(rate), float(seconds), folder)
+    client = Client(int(port), int(side), CONNECTIONS[scenario])
+    figures = run(client, scenario, float(rate), float(seconds), folder)
     rates = {'Offline': 'result_samples_per_second', 'Server': 'result_completed_samples_per_sec',
              'SingleStream': 'result_qps_without_loadgen_overhead'}
     print(json.dumps({'images_per_s': figures[rates[scenario]],
