@@ -15,8 +15,8 @@ namespace lockstep::serve {
 namespace {
 
 // A separate type, so that what reads it is compiled here, and optimized as this file is.
-using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool,
-                                  std::int64_t, std::uint64_t, float>;
+using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, long long,
+                                  unsigned long long>;
 
 // A number of JSON takes 16 bytes, an array of one number 100. More pixels come as binary tensors.
 constexpr std::size_t longest_json = std::size_t{8} << 20, most_tensors = 16, most_dimensions = 8,

@@ -112,7 +112,7 @@ TEST_CASE("a request that is not JSON of its form is an error that says where", 
   refused(with_input(R"("datatype":"FP32","shape":[1],"data":[1])"), "FP32 is not taken; UINT8 is");
 }
 
-TEST_CASE("a number that no float holds is an error, and 1.0 is a whole one", "[serve]") {
+TEST_CASE("a number that no double holds is an error, and 1.0 is a whole one", "[serve]") {
   CHECK(read_json(with_input(R"("datatype":"UINT8","shape":[1.0],"data":[78.0])"))
             .inputs[0]
             .values[0] == 78);
