@@ -10,11 +10,11 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
-#include "ports/cpu/kernels/panels.inc"
+#include "ports/cpu/kernels/products/panels.inc"
 #include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 
-#include "ports/cpu/kernels/linear.inc"
+#include "ports/cpu/kernels/products/linear.inc"
 }  // namespace
 
 const Kernels kernels_fp32_avx2 = table<float>();
