@@ -123,3 +123,12 @@ for folder in src/nn include/lockstep/nn tests/unit/nn; do
   ((status == 1)) && says "^$folder:1: 1[789] files in one folder"
   verdict $? "the law refuses more than 16 files in $folder"
 done
+
+plant data/large.bin
+head -c 132000 /dev/zero >"$tree/data/large.bin"
+run "$check" "$tree"
+verdict $status 'a large file that git does not have is accepted'
+git -C "$tree" init -q && git -C "$tree" add data
+run "$check" "$tree"
+((status == 1)) && says '^data/large.bin:1: 129 KiB, more than 128'
+verdict $? 'the law refuses a file of 129 KiB that git has'
