@@ -56,7 +56,7 @@ void take_phase(const std::string& name, const TracedSpan& span, TracedRank& ran
     times.forward_ms += ms;
   } else if (name == "update") {
     times.update_ms += ms;
-  } else if (name.starts_with("wait for bucket")) {
+  } else if (name.starts_with("wait for bucket") || name.ends_with("wait for ranks")) {
     times.exposed_comm_ms += ms;
   } else {
     times.other_ms += ms;

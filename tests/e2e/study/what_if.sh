@@ -105,7 +105,7 @@ rm -r usual-run/trace
 [[ $(files_of usual-run) == "$before" ]]
 verdict $? 'a what-if leaves the run as it is'
 
-# How steps went on cores that others want may be no simulation of them: then that is said.
+# On cores that others want, steps may not be as the simulation has them: then that is said.
 cpu=("$LOCKSTEP" train --data.train small/train --threads 1 --batch 20 --optim.lr 0.01 --epochs 2)
 traced() {
   rm -rf traced
