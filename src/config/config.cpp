@@ -73,6 +73,9 @@ void check_gpu_keys(const Config& config, int replicas) {
       !(config.tune && config.deterministic),
       "tune and deterministic contradict each other: which engine is the fastest can differ from "
       "start to start, and so can the bits; leave one of them out");
+  require(!(config.fuse_norms && config.deterministic),
+          "fuse-norms and deterministic contradict each other: the sums that cuDNN's convolutions "
+          "make have other bits each time; leave one of them out");
   const std::size_t parts = static_cast<std::size_t>(replicas) * config.accumulate;
   require(!config.graph || config.batch % parts == 0,
           fmt::format("graph = true repeats micro-batches of one size, and batch = {} does not "

@@ -51,6 +51,21 @@ Outcome trained(const Case& c, const How& how, std::size_t steps) {
           compiled.program->memory()};
 }
 
+/// A line for each convolution, with the engines of its passes.
+std::string engines_of(const Ready& compiled) {
+  std::string engines;
+  for (const cuda::PlannedUnit& p :
+       dynamic_cast<cuda::CudaProgram&>(*compiled.program).plan().units) {
+    if (!p.conv) continue;
+    engines += p.unit.name;
+    for (const cuda::ConvPlan* plan :
+         {p.conv->forward, p.conv->data_gradient, p.conv->weight_gradient})
+      if (plan) engines += ' ' + plan->engine();
+    engines += '\n';
+  }
+  return engines;
+}
+
 void check_same(const Outcome& kept, const Outcome& again) {
   CHECK(again.hash == kept.hash);
   CHECK(kept.loss == kept.loss);
@@ -82,6 +97,30 @@ TEST_CASE("a GPU gives the same bits whatever backward makes again, for every pa
       how.recompute = segments(most + 1);
       CHECK_THROWS_WITH(Ready(network, c, how),
                         Catch::Contains("at most " + std::to_string(most) + " segments"));
+    }
+  }
+}
+
+TEST_CASE("a fused program gives the same bits twice, by the same engines however it is cut",
+          "[gpu][recompute]") {
+  if (!gpu()) return;
+  std::vector<nn::Network> networks = all_sketches();
+  networks.push_back(nn::resnet(nn::usual_resnet("resnet20", 32, 10)));
+  for (const nn::Network& network : networks) {
+    const Case c(network, 2 * rows, 5);
+    const How kept{.precision = Precision::fp16, .fused = true};
+    How again = kept;
+    again.recompute = segments(1);
+    CHECK(engines_of(Ready(network, c, again)) == engines_of(Ready(network, c, kept)));
+    for (const How& how : {kept, again}) {
+      std::vector<std::uint32_t> hashes;
+      for (int round = 0; round < 3; ++round) hashes.push_back(trained(c, how, 2).hash);
+      INFO(network.nodes.size() << " nodes, "
+                                << (how.recompute.segments == kept.recompute.segments ? "kept"
+                                                                                      : "again")
+                                << ": " << hashes[0] << ", " << hashes[1] << ", " << hashes[2]);
+      CHECK(hashes[0] == hashes[1]);
+      CHECK(hashes[1] == hashes[2]);
     }
   }
 }

@@ -97,6 +97,10 @@ TEST_CASE("engines chosen by measuring and bits that must repeat contradict each
   Config config = with_data();
   config.tune = config.deterministic = true;
   CHECK_THROWS_WITH(resolve(config, 1), Contains("tune and deterministic contradict"));
+  config.tune = false;
+  config.fuse_norms = true;
+  config.precision = backend::Precision::fp16;
+  CHECK_THROWS_WITH(resolve(config, 1), Contains("fuse-norms and deterministic contradict"));
 }
 
 TEST_CASE("values out of range are errors that name the key", "[config]") {

@@ -282,8 +282,8 @@ Storage storage_of(backend::Precision precision) {
 }
 
 backend::Precision head_precision(backend::Precision precision) {
-  return precision == backend::Precision::tf32 ? backend::Precision::tf32
-                                               : backend::Precision::fp32;
+  return precision == backend::Precision::fp32 ? backend::Precision::fp32
+                                               : backend::Precision::tf32;
 }
 
 std::size_t bytes_of(Storage storage) { return storage == Storage::fp32 ? 4 : 2; }
