@@ -1,8 +1,10 @@
 #include "lockstep/base/statistics.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace lockstep {
@@ -26,6 +28,15 @@ double upper_median(std::vector<double> values) { return in_order(values, values
 double robust_spread(std::vector<double> values, double centre) {
   for (double& value : values) value = std::abs(value - centre);
   return 1.4826 * upper_median(std::move(values));
+}
+
+bool all_finite(std::span<const float> values) {
+  // Infinities and NaN have the largest exponent. A loop that always goes to the end is computed in
+  // vectors.
+  std::uint32_t largest = 0;
+  for (const float value : values)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
+  return largest < 0x7F800000;
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "lockstep/model/checkpoint.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
@@ -9,115 +8,14 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
-#include "lockstep/base/files/h5_writer.hpp"
+#include "model/checkpoint_parts.hpp"
 #include "model/checkpoint_reader.hpp"
 #include "model/seal.hpp"
 #include "model/shape_text.hpp"
 
 namespace lockstep::model {
 namespace {
-
-constexpr std::size_t one_value = 1;
-constexpr h5::Writer::Shape single_shape(&one_value, 1);
-
-void write_header(h5::Writer& file, const CheckpointHeader& header) {
-  const auto number = [&file](const char* name, auto value) {
-    file.attribute(name, single_shape, &value);
-  };
-  const auto numbers = [&file](const char* name, const std::vector<float>& values) {
-    const std::size_t count = values.size();
-    file.attribute(name, {&count, 1}, values.data());
-  };
-  const Progress& at = header.progress;
-  number("step", at.step);
-  number("epoch", at.epoch);
-  number("batch", at.batch);
-  number("epoch_loss_sum", at.loss_sum);
-  number("epoch_rows", at.rows);
-  number("epoch_top1", at.top1);
-  number("best_top1", at.best_top1);
-  number("best_epoch", at.best_epoch);
-  const auto bytes = [&file](const char* name, const std::string& text) {
-    const std::size_t count = text.size();
-    file.data_set(name, {&count, 1}, reinterpret_cast<const std::uint8_t*>(text.data()));
-  };
-  bytes("network", header.network);
-  bytes("config", header.config);
-  file.attribute("backend", single_shape, header.backend, h5::Ending::zero);
-  file.attribute("build", single_shape, header.build, h5::Ending::zero);
-  number("world", header.world);
-  number("replicas", header.replicas);
-  if (!header.placement.empty()) bytes("placement", header.placement);
-  number("train_rows", std::uint64_t{header.input.rows});
-  number("metrics_bytes", header.metrics_bytes);
-  number("channels", std::uint64_t{header.input.channels});
-  number("height", std::uint64_t{header.input.height});
-  number("width", std::uint64_t{header.input.width});
-  file.attribute("fit", single_shape, choice_name(header.preparation.fit), h5::Ending::zero);
-  number("short_side", std::uint64_t{header.preparation.short_side});
-  file.data_set("classes", header.input.classes, h5::Ending::zero);
-  if (const auto& bad_rows = header.progress.bad_rows; !bad_rows.empty()) {
-    number("epoch_bad_rows", std::uint64_t{bad_rows.size()});
-    file.data_set("bad_rows", bad_rows, h5::Ending::zero);
-  }
-  numbers("mean", header.input.mean);
-  numbers("stddev", header.input.stddev);
-}
-
-void write_exchange(h5::Writer& file, const CheckpointHeader& header) {
-  if (header.exchange == exact_exchange) return;
-  file.attribute("exchange", single_shape, header.exchange, h5::Ending::zero);
-  file.make_group("exchange");
-  for (const auto& [name, bytes] : header.exchange_state) {
-    const std::size_t count = bytes.size();
-    file.data_set("exchange/" + name, {&count, 1},
-                  reinterpret_cast<const std::uint8_t*>(bytes.data()));
-  }
-}
-
-/// Only a precision that scales its loss has one; a run that resumes in another ignores it.
-void write_loss_scale(h5::Writer& file, const backend::Parameters& parameters) {
-  const std::optional<backend::LossScale> now = parameters.loss_scale();
-  if (!now) return;
-  const auto scale = static_cast<double>(now->scale);
-  file.attribute("loss_scale", single_shape, &scale);
-  const std::pair<const char*, std::uint64_t> counts[] = {
-      {"loss_scale_good_steps", now->good_steps},
-      {"skipped_in_a_row", now->skipped_in_a_row},
-      {"skipped", now->skipped}};
-  for (const auto& [name, count] : counts) file.attribute(name, single_shape, &count);
-}
-
-/// The group of a part's tensors.
-std::string group_of(backend::Part part) {
-  return part == backend::Part::weights          ? "weights"
-         : part == backend::Part::momentum       ? "momentum"
-         : part == backend::Part::second_moments ? "second_moments"
-                                                 : "ema";
-}
-
-std::vector<backend::Part> parts_of(const backend::Parameters& parameters) {
-  std::vector<backend::Part> parts{backend::Part::weights, backend::Part::momentum};
-  if (parameters.has_average()) parts.push_back(backend::Part::average);
-  if (parameters.has_second_moments()) parts.push_back(backend::Part::second_moments);
-  return parts;
-}
-
-bool is_moment(backend::Part part) {
-  return part == backend::Part::momentum || part == backend::Part::second_moments;
-}
-
-/// Frozen tensors have none.
-bool has_momentum(const nn::ArenaLayout& layout, std::size_t slice) {
-  return slice < layout.moving_slices() && nn::learned(layout.slices[slice].tensor.role);
-}
-
-/// Written where the file holds an average: the number of its tensors.
-constexpr const char* average_attribute = "ema_tensors";
-/// Written, as 1, where the file holds second moments.
-constexpr const char* moments_attribute = "second_moments";
 
 void read_loss_scale(const CheckpointReader& file, backend::Parameters& parameters) {
   if (!file.has("loss_scale")) return;
@@ -169,66 +67,6 @@ void require_same_model(const std::filesystem::path& path, const CheckpointReade
 }
 
 }  // namespace
-
-std::size_t checkpoint_bytes(const CheckpointHeader& header,
-                             const backend::Parameters& parameters) {
-  const nn::ArenaLayout& layout = parameters.layout();
-  const std::size_t parts = parts_of(parameters).size();
-  const std::size_t whole = parameters.has_average() ? 2 : 1;  // also of frozen layers
-  const std::size_t floats = parts * layout.size + whole * layout.frozen_size;
-  std::size_t bytes = floats * sizeof(float) + 512 * layout.slices.size() + 65536;
-  for (const auto& [name, state] : header.exchange_state) bytes += state.size() + 512;
-  return bytes;
-}
-
-CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
-                                const backend::Parameters& parameters,
-                                std::shared_ptr<h5::SpareMemory> spare) {
-  const nn::ArenaLayout& layout = parameters.layout();
-  const h5::Session session;
-  h5::Writer file = h5::Writer::in_memory(path, checkpoint_bytes(header, parameters),
-                                          user_block_bytes, std::move(spare));
-  write_header(file, header);
-  write_exchange(file, header);
-  write_loss_scale(file, parameters);
-  if (parameters.has_average()) {
-    const std::uint64_t tensors = layout.slices.size();
-    file.attribute(average_attribute, single_shape, &tensors);
-  }
-  if (parameters.has_second_moments()) {
-    const std::uint64_t held = 1;
-    file.attribute(moments_attribute, single_shape, &held);
-  }
-  std::vector<float> plain;
-  for (const backend::Part part : parts_of(parameters)) {
-    const std::string group = group_of(part);
-    file.make_group(group);
-    for (std::size_t i = 0; i < layout.slices.size(); ++i) {
-      const nn::Tensor& tensor = layout.slices[i].tensor;
-      if (is_moment(part) && !has_momentum(layout, i)) continue;
-      plain.resize(tensor.count());
-      parameters.export_slice(part, i, plain);
-      if (!std::all_of(plain.begin(), plain.end(), [](float x) { return std::isfinite(x); }))
-        throw Error(fmt::format("{}: not written: {}/{} is not finite, training has diverged",
-                                path.string(), group, tensor.name));
-      file.data_set(group + '/' + tensor.name, tensor.shape, plain.data());
-    }
-  }
-  return CheckpointImage(file.take_image());
-}
-
-std::string_view CheckpointImage::seal() {
-  const std::span<char> image = image_.bytes();
-  const std::string block = user_block(
-      {image.data() + user_block_bytes, image.size() - user_block_bytes}, checkpoint_format);
-  std::copy(block.begin(), block.end(), image.begin());
-  return {image.data(), image.size()};
-}
-
-void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
-                      const backend::Parameters& parameters) {
-  write_text_atomically(path, make_checkpoint(path, header, parameters).seal());
-}
 
 CheckpointHeader read_header(const std::filesystem::path& path) {
   CheckpointHeader header;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -35,6 +36,11 @@ class Parameters {
   /// floats.
   virtual void import_slice(Part part, std::size_t slice, std::span<const float> plain) = 0;
   virtual void export_slice(Part part, std::size_t slice, std::span<float> plain) const = 0;
+  /// Calls work(i) for each i below `count`, which may export a slice: on all threads that compute
+  /// where exports can run at the same time, else one after the other. Throws what work throws.
+  virtual void for_each(std::size_t count, const std::function<void(std::size_t i)>& work) const {
+    for (std::size_t i = 0; i < count; ++i) work(i);
+  }
   /// Keeps an average of the weights and running statistics from now on. It begins equal to them,
   /// also when there was one before. Backend::update_average() moves it.
   virtual void start_average() {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -12,5 +13,7 @@ double upper_median(std::vector<double> values);
 /// How far values lie from `centre`: the median distance, scaled so that it estimates the standard
 /// deviation of a normal distribution. Outliers hardly change it.
 double robust_spread(std::vector<double> values, double centre);
+
+bool all_finite(std::span<const float> values);
 
 }  // namespace lockstep

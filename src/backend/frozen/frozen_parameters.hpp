@@ -19,6 +19,9 @@ class FrozenParameters final : public Parameters {
   void weights_changed() override { trained_->weights_changed(); }
   void import_slice(Part part, std::size_t slice, std::span<const float> plain) override;
   void export_slice(Part part, std::size_t slice, std::span<float> plain) const override;
+  void for_each(std::size_t count, const std::function<void(std::size_t)>& work) const override {
+    trained_->for_each(count, work);
+  }
   void start_average() override { trained_->start_average(); }
   bool has_average() const override { return trained_->has_average(); }
   void start_second_moments() override { trained_->start_second_moments(); }

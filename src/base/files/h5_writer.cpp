@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::h5 {
 namespace {
 
-constexpr hsize_t alignment_bytes = 4096;
+constexpr hsize_t page = 4096, cache_line = 64;
 /// HDF5 first tries to open a file of this name, even if it makes one in memory. There must be
 /// none, and a disk that does not answer must not be asked.
 constexpr const char* nowhere = "/dev/null/in-memory.h5";
@@ -43,11 +44,15 @@ void SpareMemory::keep(Block block) {
 }
 
 /// Where HDF5 keeps a file in memory. It asks for the memory by callbacks, so that the file's bytes
-/// can outlive it, and fills with zeros what it gets.
+/// can outlive it, and fills with zeros what it gets. So it gets memory for what it writes alone.
 struct Writer::Memory {
   char* data = nullptr;
   std::size_t size = 0;
   std::shared_ptr<SpareMemory> spare;
+  struct Place {
+    std::size_t begin = 0, end = 0;
+  };
+  std::vector<Place> reserved;  ///< in the order of the file
   explicit Memory(std::shared_ptr<SpareMemory> from) : spare(std::move(from)) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -55,13 +60,28 @@ struct Writer::Memory {
 
   void* resize(std::size_t bytes) {
     if (bytes <= size) return data;
-    SpareMemory::Block larger = spare ? spare->take(bytes) : SpareMemory::Block{};
-    if (!larger.memory) larger = {allocate(bytes), bytes};
-    if (!larger.memory) return nullptr;
-    std::copy_n(data, size, larger.memory);
+    return move_to({allocate(bytes), bytes});
+  }
+
+  /// The whole file: what HDF5 wrote, and zeros after that where nothing is reserved.
+  void complete(std::size_t bytes) {
+    std::size_t at = std::min(size, bytes);
+    SpareMemory::Block whole = spare ? spare->take(bytes) : SpareMemory::Block{};
+    if (!whole.memory && bytes > size) whole = {allocate(bytes), bytes};
+    if (!move_to(whole) && bytes > size) throw std::bad_alloc();
+    for (const auto& [begin, end] : reserved) {
+      std::fill(data + at, data + std::max(at, begin), '\0');
+      at = std::max(at, end);
+    }
+    std::fill(data + at, data + bytes, '\0');
+  }
+
+  char* move_to(SpareMemory::Block block) {
+    if (!block.memory) return nullptr;
+    std::copy_n(data, std::min(size, block.bytes), block.memory);
     std::free(data);
-    data = larger.memory;
-    size = larger.bytes;
+    data = block.memory;
+    size = block.bytes;
     return data;
   }
 
@@ -79,14 +99,15 @@ struct Writer::Memory {
   }
 };
 
-Writer Writer::in_memory(const std::filesystem::path& path, std::size_t bytes,
-                         std::size_t user_block, std::shared_ptr<SpareMemory> spare) {
+Writer Writer::in_memory(const std::filesystem::path& path, InMemory how) {
   Writer writer(path);
   const Properties creation(writer.done(H5Pcreate(H5P_FILE_CREATE)));
-  writer.done(H5Pset_userblock(creation.get(), user_block));
+  writer.done(H5Pset_userblock(creation.get(), how.user_block));
   const Properties access(writer.done(H5Pcreate(H5P_FILE_ACCESS)));
-  writer.done(H5Pset_fapl_core(access.get(), bytes, false));
-  writer.memory_ = std::make_shared<Memory>(std::move(spare));
+  writer.done(H5Pset_meta_block_size(access.get(), how.records));
+  writer.done(H5Pset_alignment(access.get(), 1, cache_line));
+  writer.done(H5Pset_fapl_core(access.get(), how.bytes, false));
+  writer.memory_ = std::make_shared<Memory>(std::move(how.spare));
   H5FD_file_image_callbacks_t callbacks = writer.memory_->callbacks();
   writer.done(H5Pset_file_image_callbacks(access.get(), &callbacks));
   writer.file_ = File(writer.done(H5Fcreate(nowhere, H5F_ACC_TRUNC, creation.get(), access.get())));
@@ -98,7 +119,7 @@ Writer Writer::on_disk(const std::filesystem::path& file, const std::filesystem:
   Writer writer(path);
   writer.at_once_ = true;
   const Properties access = file_access();
-  writer.done(H5Pset_alignment(access.get(), aligned, alignment_bytes));
+  writer.done(H5Pset_alignment(access.get(), aligned, page));
   writer.file_ =
       File(writer.done(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
   return writer;
@@ -138,7 +159,7 @@ void Writer::data_set(const std::string& name, const std::vector<std::string>& t
 
 std::uint64_t Writer::reserve_texts(const std::string& name, std::size_t count, std::size_t bytes) {
   const Type type = text_type(bytes, Ending::padding);
-  return place_of(make_data_set(name, type.get(), {&count, 1}));
+  return reserve(make_data_set(name, type.get(), {&count, 1}, true), count * bytes);
 }
 
 Type Writer::text_type(std::size_t bytes, Ending ending) const {
@@ -162,10 +183,10 @@ void Writer::make_attribute(const std::string& name, Id type, Shape shape, const
   done(H5Awrite(attribute.get(), type, values));
 }
 
-Data Writer::make_data_set(const std::string& name, Id type, Shape shape) {
+Data Writer::make_data_set(const std::string& name, Id type, Shape shape, bool at_once) {
   const Properties how(done(H5Pcreate(H5P_DATASET_CREATE)));
   done(H5Pset_obj_track_times(how.get(), false));
-  if (at_once_) {
+  if (at_once || at_once_) {
     done(H5Pset_layout(how.get(), H5D_CONTIGUOUS));
     done(H5Pset_alloc_time(how.get(), H5D_ALLOC_TIME_EARLY));
     done(H5Pset_fill_time(how.get(), H5D_FILL_TIME_NEVER));
@@ -179,18 +200,21 @@ void Writer::write(const Data& data, Id type, const void* values) {
   done(H5Dwrite(data.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
 }
 
-std::uint64_t Writer::place_of(const Data& data) {
+std::uint64_t Writer::reserve(const Data& data, std::size_t bytes) {
+  if (bytes == 0) return 0;
   const haddr_t offset = H5Dget_offset(data.get());
   check(offset != HADDR_UNDEF, "a data set that is allocated early has a place");
+  if (memory_) memory_->reserved.push_back({offset, offset + bytes});
   return offset;
 }
 
 FileImage Writer::take_image() {
-  done(H5Fflush(file_.get(), H5F_SCOPE_LOCAL));
+  // To flush a file in memory makes it as long as what is reserved, and fills all with zeros.
+  if (memory_->reserved.empty()) done(H5Fflush(file_.get(), H5F_SCOPE_LOCAL));
   hsize_t size = 0;
   done(H5Fget_filesize(file_.get(), &size));
   close();
-  check(size <= memory_->size, "a file in memory is complete");
+  memory_->complete(size);
   FileImage image;
   image.memory_ = {std::exchange(memory_->data, nullptr), {memory_->size, memory_->spare}};
   image.size_ = static_cast<std::size_t>(size);

@@ -91,7 +91,7 @@ class CpuBackend final : public backend::Backend {
                                                        backend::Keeps keeps) override {
     const Storage storage = storage_of(precision);
     kernels(storage);  // throws for bf16 when the processor lacks it
-    return std::make_unique<CpuParameters>(network, storage, keeps);
+    return std::make_unique<CpuParameters>(network, storage, keeps, &team_);
   }
 
   std::unique_ptr<backend::Program> compile(const nn::Network& network,

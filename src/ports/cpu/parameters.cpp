@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <new>
 #include <utility>
@@ -49,8 +50,9 @@ HostMemory::~HostMemory() {
   if (base_) munmap(base_, mapped_);
 }
 
-CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backend::Keeps keeps)
-    : storage_(storage), keeps_folded_(keeps == backend::Keeps::weights) {
+CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backend::Keeps keeps,
+                             Team* team)
+    : storage_(storage), team_(team), keeps_folded_(keeps == backend::Keeps::weights) {
   for (std::size_t i = 0; i < network.nodes.size(); ++i)
     if (network.nodes[i].op == nn::Op::conv)
       formats_.emplace(i, ConvFormats::choose(ConvGeometry::of(network, i, storage)));
@@ -139,6 +141,15 @@ void CpuParameters::export_slice(backend::Part part, std::size_t index,
   }
   const dnnl::memory::desc& format = formats(slice.tensor.node).gradient;
   reorder(format, source, plain_weights(format), plain.data());
+}
+
+void CpuParameters::for_each(std::size_t count,
+                             const std::function<void(std::size_t)>& work) const {
+  if (!team_) return Parameters::for_each(count, work);
+  std::atomic<std::size_t> next{0};
+  team_->run([&](std::size_t) {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  });
 }
 
 std::uint32_t CpuParameters::hash() const {

@@ -8,6 +8,7 @@
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/nn/network.hpp"
+#include "ports/cpu/team.hpp"
 #include "ports/cpu/units/conv/convolution.hpp"
 
 namespace lockstep::cpu {
@@ -44,8 +45,9 @@ struct FoldedWeights {
 /// gradient; everything else is plain.
 class CpuParameters final : public backend::Parameters {
  public:
+  /// `team`: exports run on its lanes; none: on the caller's thread. It outlives this.
   CpuParameters(const nn::Network& network, Storage storage,
-                backend::Keeps keeps = backend::Keeps::training);
+                backend::Keeps keeps = backend::Keeps::training, Team* team = nullptr);
   const nn::ArenaLayout& layout() const override { return layout_; }
   float* device_pointer(backend::Part part) override {
     if (part == backend::Part::weights) weights_changed();
@@ -53,6 +55,7 @@ class CpuParameters final : public backend::Parameters {
   }
   void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
   void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void for_each(std::size_t count, const std::function<void(std::size_t)>& work) const override;
   void start_average() override;
   bool has_average() const override { return memory_[average_part].data() != nullptr; }
   void start_second_moments() override;
@@ -86,6 +89,7 @@ class CpuParameters final : public backend::Parameters {
 
  private:
   Storage storage_;
+  Team* team_;
   std::map<std::size_t, ConvFormats> formats_;  // by conv node
   nn::ArenaLayout layout_;
   std::vector<float> momentum_;  // by node

@@ -47,7 +47,7 @@ h5::FileImage image_of(const fs::path& path, const Predictions& part) {
   Predictions::numbers(part, [&](const char*, const auto& values, std::size_t) {
     bytes += values.size() * sizeof values[0];
   });
-  h5::Writer file = h5::Writer::in_memory(path, bytes, 0);
+  h5::Writer file = h5::Writer::in_memory(path, {.bytes = bytes});
   Predictions::numbers(part, [&](const char* name, const auto& values, std::size_t width) {
     file.data_set(name, shape_of(part.rows(), width), values.data());
   });

@@ -1,9 +1,26 @@
 #include "lockstep/base/statistics.hpp"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <vector>
 
 using namespace lockstep;
+
+TEST_CASE("one value that is not finite is found among many", "[statistics]") {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::signaling_NaN()})
+    for (const std::size_t size : {1, 2, 7, 64, 1001}) {
+      std::vector<float> values(size, -std::numeric_limits<float>::max());
+      CHECK(all_finite(values));
+      for (std::size_t at = 0; at < size; ++at) {
+        values[at] = bad;
+        if (all_finite(values)) FAIL_CHECK("of " << size << " values, number " << at);
+        values[at] = std::numeric_limits<float>::denorm_min();
+      }
+    }
+  CHECK(all_finite({}));
+}
 
 TEST_CASE("a median is the middle value in any order; two middles are told apart", "[statistics]") {
   CHECK(lower_median({3}) == 3);

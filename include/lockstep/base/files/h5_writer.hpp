@@ -63,12 +63,16 @@ class Writer {
  public:
   using Shape = std::span<const std::size_t>;  ///< none: one value, of no dimension
 
-  /// A file in memory of about `bytes` in the end; take_image() returns it. So nothing can fail for
-  /// lack of disk space: on a full disk HDF5 can neither close a file nor end the program cleanly
-  /// afterwards. The first `user_block` bytes are left to the caller. The memory is `spare`'s,
-  /// where that has enough, and goes back there.
-  static Writer in_memory(const std::filesystem::path& path, std::size_t bytes,
-                          std::size_t user_block, std::shared_ptr<SpareMemory> spare = nullptr);
+  /// A file in memory; take_image() returns it. So nothing can fail for lack of disk space: on a
+  /// full disk HDF5 can neither close a file nor end the program cleanly afterwards.
+  struct InMemory {
+    std::size_t bytes = 0;       ///< about: of what HDF5 writes, so without reserved places
+    std::size_t records = 2048;  ///< about: of these, HDF5's own; reserved places lie after them
+    std::size_t user_block = 0;  ///< the first bytes, left to the caller
+    /// What the memory of a file with reserved places is taken from, and goes back to.
+    std::shared_ptr<SpareMemory> spare = nullptr;
+  };
+  static Writer in_memory(const std::filesystem::path& path, InMemory how);
   /// A file on disk at `file`; messages name `path`. Each data set gets its place when it is made
   /// and is not filled; one of `aligned` bytes or more begins at a page.
   static Writer on_disk(const std::filesystem::path& file, const std::filesystem::path& path,
@@ -89,11 +93,14 @@ class Writer {
   }
   void data_set(const std::string& name, const std::vector<std::string>& texts, Ending ending);
 
-  /// Makes a data set without its values, in a file on disk. Returns where the values belong, in
-  /// bytes from the file's beginning.
+  /// Makes a data set without its values. Returns where the values belong, in bytes from the file's
+  /// beginning; in memory, a multiple of 64. There they are of any values in take_image()'s bytes
+  /// until the caller sets them.
   template <class Number>
   std::uint64_t reserve(const std::string& name, Shape shape) {
-    return place_of(make_data_set(name, memory_type<Number>(), shape));
+    std::size_t bytes = sizeof(Number);
+    for (const std::size_t size : shape) bytes *= size;
+    return reserve(make_data_set(name, memory_type<Number>(), shape, true), bytes);
   }
 
   /// The same for texts of `bytes` each, padded with zeros.
@@ -108,14 +115,15 @@ class Writer {
   Type text_type(std::size_t bytes, Ending ending) const;
   Space space_of(Shape shape) const;
   void make_attribute(const std::string& name, Id type, Shape shape, const void* values);
-  Data make_data_set(const std::string& name, Id type, Shape shape);
+  /// `at_once`: it gets its place now, and no values.
+  Data make_data_set(const std::string& name, Id type, Shape shape, bool at_once = false);
   void write(const Data& data, Id type, const void* values);
-  static std::uint64_t place_of(const Data& data);
+  std::uint64_t reserve(const Data& data, std::size_t bytes);
 
   struct Memory;
   std::filesystem::path path_;
   std::shared_ptr<Memory> memory_;  ///< of a file in memory; outlives the open file
-  bool at_once_ = false;            ///< a data set gets its place when it is made
+  bool at_once_ = false;            ///< each data set gets its place when it is made
   File file_;
 };
 
