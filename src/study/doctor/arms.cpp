@@ -60,6 +60,8 @@ double Turns::slowest(const std::vector<double>& by_rank) {
 
 double Turns::usual(const std::vector<double>& by_rank) { return lower_median(by_rank); }
 
+double Turns::average(const std::vector<double>& by_rank) { return mean(by_rank); }
+
 /// Its time in ms. The rate is 0, so that all arms see the same weights for ever.
 double Turns::one_step(const Arm& arm) {
   const double began_ms = now_ms();

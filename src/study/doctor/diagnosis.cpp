@@ -44,7 +44,7 @@ double images_per_s(const Diagnosis& diagnosis, double step_ms) {
 bool worth_changing(const SlowCause& finding, double step_ms) {
   if (!finding.cost || finding.choice) return false;
   return finding.cost->ms >= least_share * step_ms &&
-         finding.cost->low >= least_share / 3 * step_ms;
+         finding.cost->low >= least_share * 2 / 3 * step_ms;
 }
 
 void rank_findings(Diagnosis& diagnosis) {

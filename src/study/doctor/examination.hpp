@@ -44,10 +44,13 @@ class Examination {
   std::unique_ptr<train::Trainer> examine_norms();
   void examine_wire(train::Trainer& whole, train::Trainer& small);
   void examine_skew(train::Trainer& small, train::Trainer& silent);
+  SlowCause rest_of_wait(const Estimate& cost);
   double agreement_ms();
   void judge_stolen(std::size_t rank);
   void explain(std::size_t rank, double ms);
   void judge_sharing();
+  std::size_t compute_threads(std::size_t rank) const;
+  double stopped_by_quota_s() const;
   Estimate counted_cost(double seconds) const;
 
   /// A trainer with one thing changed, the same on all ranks; null where some rank's backend
@@ -81,6 +84,7 @@ class Examination {
   std::vector<RankPost> posts_;         ///< of all ranks
   std::vector<Disturbance> disturbed_;  ///< of all ranks, on rank 0
   std::uint64_t looked_steps_ = 0;
+  double looked_s_ = 0;
   Diagnosis diagnosis_;
   /// The finding about a slow rank, in the diagnosis, and that rank.
   struct Late {

@@ -32,18 +32,24 @@ RankPost read_post(const std::string& text) {
 }
 
 std::string trouble_text(const Disturbance& one) {
-  return json_text(nlohmann::json::array({one.throttled_s, one.steal_s, one.delay_s, one.others_s,
-                                          one.busiest, one.swapped_pages, one.held_back}));
+  return json_text(
+      nlohmann::json::array({one.throttled_s, one.steal_s, one.delay_s, one.others_s, one.ran_s,
+                             one.busiest, one.swapped_pages, one.held_back}));
 }
 
 Disturbance read_trouble(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
-  return {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
+  return {json.at(0), json.at(1), json.at(2), json.at(3),
+          json.at(4), json.at(5), json.at(6), json.at(7)};
 }
 
 /// Of what ranks wait for, from which on the network's latency is the reason: a step has several
 /// exchanges.
 constexpr double least_latency_share = 0.2;
+
+Estimate less(const Estimate& estimate, double ms) {
+  return {estimate.ms - ms, estimate.low - ms, estimate.high - ms};
+}
 
 /// How often the sums that a step makes are all-reduces of its gradients.
 bool sums_alike(reduce::ExchangeKind kind) {
@@ -72,11 +78,13 @@ void Examination::look_at_ranks() {
   const double until_s = turns_.left_s() * (1 - share_of_all);
   const std::uint64_t first = turns_.steps_done();
   const MachineState before = look_at_machine(mine.cpus, ours);
+  const double began_s = now_s();
   std::vector<double> blocks_ms;
   do blocks_ms.push_back(Turns::slowest(turns_.block(as_is())));
   while (turns_.left_s() > until_s && !turns_.stopped());
   diagnosis_.step_ms = lower_median(blocks_ms);
   const Disturbance seen = between(before, look_at_machine(mine.cpus, ours));
+  looked_s_ = now_s() - began_s;
   looked_steps_ = turns_.steps_done() - first;
   for (const std::string& text : control_.gather(trouble_text(seen), "the ranks' troubles"))
     disturbed_.push_back(read_trouble(text));
@@ -167,42 +175,80 @@ double Examination::agreement_ms() {
   return least_ms;
 }
 
-/// Sums of 4 bytes, where all wait for the slowest, against each rank's own time without any.
+/// Sums of 4 bytes, where all wait for the slowest, against each rank's own time without any: in a
+/// block the ranks' mean, because of two ranks one is always the faster by chance. A rank that is
+/// slow in all blocks counts as what it is slower than usual.
 void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   if (over()) return not_measured(SlowReason::communication, "waiting for other ranks", why_over());
   const Arm tiny = held(small), none = alone(silent);
   turns_.block(none);
-  const auto found = turns_.compare({tiny}, {none, Turns::usual}, share_of_rest());
+  auto found = turns_.compare({tiny}, {none, Turns::average}, share_of_rest());
   const std::vector<double>& alone_ms = found.b_ranks;
   const auto slow = std::max_element(alone_ms.begin(), alone_ms.end());
   const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
   const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
-  const double agreement = agreement_ms();
+  found.difference = less(found.difference, usual_ms - Turns::average(alone_ms));
+  // What is left counts on its own when it is a fifth of the whole.
+  const double rest_ms = found.difference.ms - late_ms, least_ms = 0.2 * found.difference.ms;
+  if (late_ms >= 0.5 * found.difference.ms || late_ms >= least_share * diagnosis_.step_ms) {
+    late_ = Late{diagnosis_.findings.size(), rank};
+    const std::string& host = posts_.at(rank).host;
+    add({.reason = SlowReason::communication,
+         .what = fmt::format("waiting for a slow rank: rank {} on {} computes {:.2f} ms a step, "
+                             "usual are {:.2f}",
+                             rank, host, *slow, usual_ms),
+         .cost = less(found.difference, rest_ms >= least_ms ? rest_ms : 0),
+         .not_measured = {},
+         .change = fmt::format("look at {} (lockstep preflight)", host)});
+    if (rest_ms < least_ms) return;
+  }
+  add(rest_of_wait(less(found.difference, late_ ? late_ms : 0)));
+}
+
+/// What ranks wait for besides one that is slow.
+SlowCause Examination::rest_of_wait(const Estimate& cost) {
   SlowCause finding{.reason = SlowReason::communication,
                     .what = "waiting for other ranks, which are late in turns",
-                    .cost = found.difference,
+                    .cost = cost,
                     .not_measured = {},
                     .change = {}};
-  if (late_ms >= 0.8 * found.difference.ms) {
-    finding.what = fmt::format(
-        "waiting for a slow rank: rank {} on {} computes {:.2f} ms a step, usual are {:.2f}", rank,
-        posts_.at(rank).host, *slow, usual_ms);
-    finding.change = fmt::format("look at {} (lockstep preflight)", posts_.at(rank).host);
-    late_ = Late{diagnosis_.findings.size(), rank};
-  } else if (agreement >= least_latency_share * found.difference.ms) {
+  const double agreement = agreement_ms();
+  if (agreement >= least_latency_share * cost.ms) {
     finding.what = fmt::format(
         "waiting for the network, not for ranks: even sums of 4 bytes wait, and an agreement of "
         "all ranks alone takes {:.2f} ms",
         agreement);
     finding.change = "nodes that are nearer to each other, or larger batches for fewer steps";
   }
-  add(std::move(finding));
+  return finding;
 }
 
 /// What the system counted while the training was looked at, a step; without an interval.
 Estimate Examination::counted_cost(double seconds) const {
   const double ms = 1e3 * seconds / static_cast<double>(looked_steps_);
   return {ms, ms, ms};
+}
+
+std::size_t Examination::compute_threads(std::size_t rank) const {
+  return run_.config().threads > 0 ? run_.config().threads
+                                   : std::max<std::size_t>(1, posts_.at(rank).cpus.size());
+}
+
+/// A rank lost what its threads did not compute, at most for as long as its group was stopped: that
+/// is counted for each processor, and not alike by all kernels. Of a host's ranks, the one that
+/// waited least for other things tells it.
+double Examination::stopped_by_quota_s() const {
+  std::map<std::string, double> lost_s;
+  for (std::size_t rank = 0; rank < disturbed_.size(); ++rank) {
+    const Disturbance& one = disturbed_[rank];
+    const double idle_s = looked_s_ - one.ran_s / static_cast<double>(compute_threads(rank));
+    const double mine_s = std::clamp(idle_s, 0.0, std::max(0.0, one.throttled_s));
+    const auto [host, is_new] = lost_s.try_emplace(posts_[rank].host, mine_s);
+    if (!is_new) host->second = std::min(host->second, mine_s);
+  }
+  double most_s = 0;
+  for (const auto& [host, seconds] : lost_s) most_s = std::max(most_s, seconds);
+  return most_s;
 }
 
 void Examination::judge_machine() {
@@ -217,15 +263,13 @@ void Examination::judge_machine() {
         disturbed_.begin(), disturbed_.end(),
         [&](const Disturbance& a, const Disturbance& b) { return a.*figure < b.*figure; });
   };
-  const auto throttled = most(&Disturbance::throttled_s);
   const char* quota = "the control group's quota of processor time";
-  const double cores = diagnosis_.on_gpus ? 1 : diagnosis_.devices;
-  if (throttled->throttled_s < 0)
+  if (most(&Disturbance::throttled_s)->throttled_s < 0)
     not_measured(SlowReason::allocation, quota, "this system does not count it");
   else
     add({.reason = SlowReason::allocation,
          .what = quota,
-         .cost = counted_cost(throttled->throttled_s / cores),
+         .cost = counted_cost(stopped_by_quota_s()),
          .not_measured = {},
          .change = "more processors for the job, or fewer --threads"});
   const auto stolen = most(&Disturbance::steal_s);
@@ -264,11 +308,9 @@ void Examination::judge_sharing() {
   for (std::size_t a = 0; a < posts_.size(); ++a)
     for (std::size_t b = a + 1; b < posts_.size(); ++b) {
       if (posts_[a].host != posts_[b].host) continue;
-      const std::size_t asked = run_.config().threads;
       const cluster::CpuSet both = cluster::common(posts_[a].cpus, posts_[b].cpus);
       const std::size_t all = cluster::joined(posts_[a].cpus, posts_[b].cpus).size();
-      const std::size_t threads =
-          asked > 0 ? 2 * asked : posts_[a].cpus.size() + posts_[b].cpus.size();
+      const std::size_t threads = compute_threads(a) + compute_threads(b);
       if (both.empty() || threads <= all) continue;
       return add({.reason = SlowReason::allocation,
                   .what = fmt::format("ranks {} and {} share the processors {} of {}: {} compute "

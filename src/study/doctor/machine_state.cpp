@@ -82,12 +82,15 @@ double steal_of(const cluster::CpuSet& cpus, const fs::path& root) {
   return ticks * tick_s();
 }
 
-void add_delays(MachineState& state, const fs::path& root) {
+void add_threads(MachineState& state, const fs::path& root) {
   std::error_code gone;
   for (const auto& entry : fs::directory_iterator(root / "proc/self/task", gone)) {
     std::ifstream in(entry.path() / "schedstat");
     double ran_ns = 0, waited_ns = 0;
-    if (in >> ran_ns >> waited_ns) state.delay_s[number_of(entry.path())] = waited_ns * 1e-9;
+    if (!(in >> ran_ns >> waited_ns)) continue;
+    const int thread = number_of(entry.path());
+    state.ran_s[thread] = ran_ns * 1e-9;
+    state.delay_s[thread] = waited_ns * 1e-9;
   }
 }
 
@@ -118,7 +121,7 @@ MachineState look_at_machine(const cluster::CpuSet& cpus, const std::set<int>& o
   MachineState state;
   state.throttled_s = throttled_s(root);
   state.steal_s = steal_of(cpus, root);
-  add_delays(state, root);
+  add_threads(state, root);
   add_others(state, cpus, ours, root);
   const fs::path pages = root / "proc/vmstat";
   state.swapped_pages = static_cast<std::uint64_t>(std::max(0.0, value_in(pages, "pswpin")) +
@@ -136,6 +139,10 @@ Disturbance between(const MachineState& before, const MachineState& after) {
   for (const auto& [thread, delay_s] : after.delay_s)
     if (const auto old = before.delay_s.find(thread); old != before.delay_s.end())
       found.delay_s = std::max(found.delay_s, delay_s - old->second);
+  for (const auto& [thread, ran_s] : after.ran_s) {
+    const auto old = before.ran_s.find(thread);
+    found.ran_s += ran_s - (old == before.ran_s.end() ? 0 : old->second);
+  }
   double most_s = 0;
   for (const auto& [process, used_s] : after.others_s) {
     const auto old = before.others_s.find(process);

@@ -16,6 +16,7 @@ struct MachineState {
   /// is summed over processors. Negative: the system does not count it.
   double throttled_s = -1;
   double steal_s = 0;                ///< the hypervisor's, summed over `cpus`
+  std::map<int, double> ran_s;       ///< of each thread of this process
   std::map<int, double> delay_s;     ///< of each thread: it could run, and had no core
   std::map<int, double> others_s;    ///< each foreign process's time
   std::map<int, std::string> names;  ///< of those that were on `cpus` last
@@ -31,6 +32,7 @@ MachineState look_at_machine(const cluster::CpuSet& cpus, const std::set<int>& o
 struct Disturbance {
   double throttled_s = -1, steal_s = 0, delay_s = 0;  ///< delay: of the thread that waited most
   double others_s = 0;
+  double ran_s = 0;     ///< of all threads of this process
   std::string busiest;  ///< the foreign process that used most: "make (4711)"
   std::uint64_t swapped_pages = 0;
   double held_back = -1;

@@ -142,7 +142,8 @@ TEST_CASE("only foreign processes on the rank's own cores count", "[doctor]") {
     write(root / "proc/9/stat", stat_line(9, "elsewhere", 10 * ticks, 0));
     write(root / "proc/stat", "cpu 1 1 1 1 1 1 1 999\ncpu0 0 0 0 0 0 0 0 900\ncpu1 0 0 0 0 0 0 0 " +
                                   std::to_string(ticks) + " 0\n");
-    write(root / "proc/self/task/7/schedstat", "5 " + std::to_string(ticks) + "000000000 1\n");
+    write(root / "proc/self/task/7/schedstat",
+          std::to_string(ticks / 4) + "000000000 " + std::to_string(ticks) + "000000000 1\n");
     return look_at_machine({1}, {7}, root);
   };
   const MachineState before = look(100);
@@ -150,6 +151,7 @@ TEST_CASE("only foreign processes on the rank's own cores count", "[doctor]") {
   CHECK(seen.others_s == Approx(2));
   CHECK(seen.busiest == "make (x) all (8)");
   CHECK(seen.steal_s == Approx(2));
+  CHECK(seen.ran_s == Approx(50));
   CHECK(seen.delay_s == Approx(200));
   CHECK(seen.throttled_s < 0);  // not counted here
 }

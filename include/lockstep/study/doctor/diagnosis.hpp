@@ -54,7 +54,7 @@ struct Diagnosis {
 constexpr double least_share = 0.03;
 
 /// Whether the finding says that something is wrong: its cost is at least least_share of a step,
-/// and its interval excludes a third of that.
+/// and its interval is above two thirds of that.
 bool worth_changing(const SlowCause& finding, double step_ms);
 
 /// Sorts the findings: what is worth changing by its cost, then what is not, then choices, then
