@@ -1,15 +1,19 @@
 """Whether lockstep doctor finds what was put in, and nothing where nothing was.
 
 Nine faults, each alone, ROUNDS times: is the right reason first, and is its cost that of the same
-training with the fault less one without it, measured apart? And 20 healthy trainings: what does
-the doctor call worth changing? CASES='reads,quota' selects. Each finished examination is a line of
-$BUILD/bench/doctor.jsonl and is not made again: remove the file after a change that matters."""
+training with the fault less one without it, measured apart? Where the doctor says how fast the
+training is after its first change: is it? A slow rank and a slow network together: is each cost
+what is saved without this one? And 20 healthy trainings: what does the doctor call worth changing?
+CASES='reads,quota' selects. Each finished examination is a line of $BUILD/bench/doctor.jsonl and is
+not made again: remove the file after a change that matters."""
 import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import re
+import shutil
+import statistics
 import tempfile
 from collections.abc import Callable
 
@@ -24,6 +28,8 @@ HEALTHY = 20
 SECONDS = 60  # of an examination
 STEPS_BEFORE = 10
 NEAR_MS, NEAR_SHARE = 2, 0.15
+NEAR_RATE = 0.1  # of the promised images/s
+NEAR_TOGETHER = 0.2
 CPU = ('--model', 'resnet20', '--data.workers', 1)
 CLOCK = ('--backend', 'clock', '--threads', 1, '--data.workers', 1)
 
@@ -39,7 +45,7 @@ class Case:
     large: bool = False  # its images are JPEGs that take time to decode
     fault: Callable = lambda data: faults.nothing()  # by how the command is started
     wrong: tuple = ()  # options that are the fault
-    right: tuple = ()  # what they are instead
+    right: tuple = ()  # what they are instead: then nothing else differs
     share: float = 1  # of a step without the fault that has as many rows
     nodes: bool = False  # on two nodes
 
@@ -48,13 +54,15 @@ CASES = {
     'reads': Case('input pipeline', 'wait for rows', (*CLOCK, '--clock.row-ms', 2, '--batch', 16),
                   steps=60, fault=lambda data: faults.slow_reads(data, 10000)),
     'augmentation': Case('input pipeline', 'wait for rows',
-                         (*CLOCK, '--clock.row-ms', 1, '--batch', 32, '--data.size', 64),
+                         (*CLOCK, '--clock.row-ms', 0.3, '--batch', 32, '--data.size', 160),
                          steps=60, large=True,
                          wrong=('--data.randaugment', 8, '--data.brightness', 0.4, '--data.hue',
                                 0.4, '--data.saturation', 0.4)),
+    # Threads of one core decode no faster than one of them, so each row is waited for.
     'workers': Case('input pipeline', 'wait for rows',
-                    (*CLOCK[:4], '--clock.row-ms', 0.3, '--batch', 32, '--data.size', 96),
-                    steps=60, large=True, wrong=('--data.workers', 1), right=('--data.workers', 2)),
+                    (*CLOCK[:4], '--clock.row-ms', 1.2, '--batch', 16),
+                    steps=60, fault=lambda data: faults.slow_reads(data, 2000),
+                    wrong=('--data.workers', 1), right=('--data.workers', 2)),
     'netem': Case('communication', 'network', (*CLOCK, '--clock.row-ms', 2, '--batch', 32), ranks=2,
                   nodes=True, fault=lambda data: faults.slow_network('3ms')),
     'half-speed': Case('communication', 'slow rank: rank 1', (*CPU, '--batch', 64, '--threads', 1),
@@ -78,15 +86,22 @@ SOUND = {
 }
 
 
+ALL = (*CASES, 'advice', 'together', 'healthy')
+
+
 def pack(large):
     """A data set of shapes, made once."""
     made = contenders.build() / 'bench' / ('doctor-large.set' if large else 'doctor.set')
     if not made.exists():
         folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
-        size = ('--train-rows', 600, '--resize', 160, '--jpeg') if large else (
-            '--train-rows', 3000, '--resize', 32)
+        rows, size = (600, 480) if large else (3000, 32)
         contenders.call([contenders.program(), 'pack', '--from', 'shapes', '--out', folder / 'set',
-                         '--val-rows', 10, *size])
+                         '--train-rows', rows, '--val-rows', 10, '--resize', size])
+        if large:
+            contenders.call([contenders.program(), 'pack', '--repack', folder / 'set' / 'train',
+                             '--jpeg', '--out', folder / 'jpeg'])
+            shutil.rmtree(folder / 'set')
+            (folder / 'jpeg').rename(folder / 'set')
         (folder / 'set').rename(made)  # it has its name only when it is complete
         folder.rmdir()
     return made / 'train'
@@ -132,18 +147,24 @@ def examine(case, launch, change, data, options):
 
 
 def judge(case):
-    """One examination of a training with its fault, and the truth before and after it."""
+    """One examination of a training with its fault, and the truth: medians of three trainings with
+    and without it, before and after."""
     data = pack(case.large)
     with launcher(case) as launch:
         def without():
-            with faults.nothing() as same:
+            with (case.fault(data) if case.right else faults.nothing()) as same:
                 return step_ms(case, launch, same, data, case.right)
 
-        before = without()
+        def with_it():
+            return step_ms(case, launch, change, data, case.wrong)
+
+        sounds = [without()]
         with case.fault(data) as change:
+            slows = [with_it()]
             told = examine(case, launch, change, data, case.wrong)
-            slow = step_ms(case, launch, change, data, case.wrong)
-        sound = (before + without()) / 2
+            slows += [with_it(), with_it()]
+        sounds += [without(), without()]
+        slow, sound = statistics.median(slows), statistics.median(sounds)
     first = told['findings'][0]
     cost = first['cost']['ms'] if first['worth_changing'] else 0
     truth = slow - case.share * sound
@@ -152,6 +173,63 @@ def judge(case):
             'right': first['worth_changing'] and first['reason'] == case.reason
             and re.search(case.what, first['what']) is not None,
             'near': abs(cost - truth) <= max(NEAR_MS, NEAR_SHARE * truth)}
+
+
+def promise(case, told):
+    """The options of the doctor's first change, and a step's time after it by the doctor, for as
+    many rows; nothing where it does not promise any."""
+    first = told['findings'][0]
+    change = re.match(r'--(\S+) (\d+)', first['change'])
+    if not change or 'effect' not in first:
+        return None
+    return (f'--{change[1]}', int(change[2])), told['step_ms'] - first['effect']['ms']
+
+
+def followed(case):
+    """The first change of an examination, and images/s with it: promised, and measured."""
+    data = pack(case.large)
+    with launcher(case) as launch, case.fault(data) as change:
+        told = examine(case, launch, change, data, case.wrong)
+        promised = promise(case, told)
+        if promised is None:
+            raise contenders.Failure('the doctor promises nothing')
+        (key, value), promised_ms = promised
+        options = dict(zip(case.wrong[::2], case.wrong[1::2])) | {key: value}
+        rows = value if key == '--batch' else told['batch']
+        words = [word for pair in options.items() for word in pair]
+        real_ms = statistics.median(step_ms(case, launch, change, data, words) for _ in range(3))
+    rates = 1e3 * told['batch'] / promised_ms, 1e3 * rows / real_ms
+    return {'change': f'{key} {value}', 'before': told['images_per_s'], 'promised': rates[0],
+            'real': rates[1], 'near': abs(rates[0] / rates[1] - 1) <= NEAR_RATE}
+
+
+def together():
+    """A rank of an older processor and a slow network at once; the truth of each is what a step
+    without it takes less than with both."""
+    case = dataclasses.replace(CASES['half-speed'], nodes=True)
+    data = pack(False)
+    network = CASES['netem'].fault
+
+    def examined(delayed, slow, examine_it):
+        fault = network(data) if delayed else faults.nothing()
+        with fault, faults.old_processor(1 if slow else 'none') as change:
+            return examine_it(change)
+
+    def measured(delayed, slow):
+        return examined(delayed, slow, lambda change: statistics.median(
+            step_ms(case, launch, change, data, ()) for _ in range(3)))
+
+    with launcher(case) as launch:
+        told = examined(True, True, lambda change: examine(case, launch, change, data, ()))
+        both = measured(True, True)
+        truths = {'slow rank: rank 1': both - measured(True, False),
+                  'network': both - measured(False, True)}
+    costs = {what: sum(one['cost']['ms'] for one in told['findings']
+                       if one['worth_changing'] and re.search(what, one['what']))
+             for what in truths}
+    return {'costs_ms': costs, 'truths_ms': truths,
+            'near': all(abs(costs[what] - truth) <= NEAR_TOGETHER * truth
+                        for what, truth in truths.items())}
 
 
 def accusations(case):
@@ -165,10 +243,10 @@ def accusations(case):
 def chosen():
     names = [name for name in re.split('[ ,]+', os.environ.get('CASES', '')) if name]
     for name in names:
-        if name not in (*CASES, 'healthy'):
+        if name not in ALL:
             raise contenders.Failure(f'CASES: "{name}" does not exist; choose from '
-                                     + ', '.join((*CASES, 'healthy')))
-    return names or [*CASES, 'healthy']
+                                     + ', '.join(ALL))
+    return names or ALL
 
 
 def once(finished, name, round_number, measure_it):
@@ -194,29 +272,44 @@ def measure(asked, report):
     names = chosen()
     load = machine.OtherLoad()
     done = {name: [] for name in CASES if name in names}
-    sound = []
+    advised, pairs, sound = [], [], []
     try:
         for number in range(1, asked['rounds'] + 1):
             for name, ones in done.items():
                 ones.append(once(finished, name, number, lambda: judge(CASES[name])))
+        for name in ('workers', 'batch'):
+            if 'advice' in names:
+                advised.append(once(finished, f'advice, {name}', 1, lambda: followed(CASES[name])))
+        for number in range(1, asked['rounds'] + 1 if 'together' in names else 1):
+            pairs.append(once(finished, 'together', number, together))
         for number in range(HEALTHY if 'healthy' in names else 0):
             kind = list(SOUND)[number % len(SOUND)]
             sound.append(once(finished, f'healthy, {kind}', number,
                               lambda: accusations(SOUND[kind])))
     finally:
         report['other_load'].append(round(load.cores(), 2))
-        report['rounds'] += [one for ones in done.values() for one in ones] + sound
+        report['rounds'] += [one for ones in done.values() for one in ones]
+        report['rounds'] += advised + pairs + sound
         report['rows'] += [row(name, ones) for name, ones in done.items() if ones]
-        summarise(report, [one for ones in done.values() for one in ones], sound)
+        summarise(report, [one for ones in done.values() for one in ones], advised, pairs, sound)
 
 
-def summarise(report, ones, sound):
+def summarise(report, ones, advised, pairs, sound):
     if ones:
         right = sum(one['right'] for one in ones)
         report['notes'].append(
             f'The right reason was first {right} times of {len(ones)} (wanted: 26 of 27); its cost '
             f'was within {NEAR_SHARE:.0%} or {NEAR_MS} ms of the truth '
             f'{sum(one["near"] for one in ones)} times.')
+    for one in advised:
+        report['notes'].append(
+            f'{one["before"]:.1f} images/s, {one["change"]}: {one["promised"]:.1f} promised, '
+            f'{one["real"]:.1f} measured (wanted: within {NEAR_RATE:.0%}).')
+    for one in pairs:
+        both = ', '.join(f'{what} {one["costs_ms"][what]:.1f} ms, truth {truth:.1f}'
+                         for what, truth in one['truths_ms'].items())
+        report['notes'].append(f'A slow rank and a slow network together: {both} (wanted: within '
+                               f'{NEAR_TOGETHER:.0%}).')
     if sound:
         claims = [claim for one in sound for claim in one['claims']]
         report['notes'].append(

@@ -7,7 +7,7 @@ import time
 
 rank, stopped_ms, running_ms = map(int, sys.argv[1:4])
 own = os.getpid()
-mine = os.environ.get('OMPI_COMM_WORLD_RANK') == str(rank)
+mine = str(rank) == os.environ.get('OMPI_COMM_WORLD_RANK', os.environ.get('SLURM_PROCID'))
 if mine and os.fork() == 0:
     while os.getppid() == own:
         try:

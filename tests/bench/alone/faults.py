@@ -33,8 +33,17 @@ def slow_reads(data, delay_us):
 
 
 @contextlib.contextmanager
-def half_speed(rank, ms=15):
+def half_speed(rank, ms=4):
     yield lambda command: ['python3', contenders.HERE / 'alone' / 'duty.py', rank, ms, ms, *command]
+
+
+@contextlib.contextmanager
+def old_processor(rank, isa='SSE41'):
+    """That rank computes without the newest instructions; each rank keeps to one core."""
+    script = ('rank=${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}; '
+              f'[ $rank != {rank} ] || export ONEDNN_MAX_CPU_ISA={isa}; '
+              'exec taskset -c $rank "$@"')
+    yield lambda command: ['sh', '-c', script, 'sh', *command]
 
 
 @contextlib.contextmanager
