@@ -31,12 +31,12 @@ double robust_spread(std::vector<double> values, double centre) {
 }
 
 bool all_finite(std::span<const float> values) {
-  // Infinities and NaN have the largest exponent. A loop that always goes to the end is computed in
-  // vectors.
-  std::uint32_t largest = 0;
+  // Infinities and NaN have the largest exponent: one more carries into the sign's bit. A loop that
+  // always goes to the end is computed in vectors.
+  std::uint32_t any = 0;
   for (const float value : values)
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
-  return largest < 0x7F800000;
+    any |= (std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF) + 0x00800000;
+  return any >> 31 == 0;
 }
 
 }  // namespace lockstep

@@ -30,6 +30,14 @@ char* allocate(std::size_t bytes) {
   return memory;
 }
 
+/// HDF5 crashes where it gets no memory for what it keeps of an open file.
+void require_room_for_hdf5() {
+  constexpr std::size_t bytes = std::size_t{8} << 20;
+  void* room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  ::munmap(room, bytes);
+}
+
 }  // namespace
 
 SpareMemory::Block SpareMemory::take(std::size_t bytes) {
@@ -100,6 +108,7 @@ struct Writer::Memory {
 };
 
 Writer Writer::in_memory(const std::filesystem::path& path, InMemory how) {
+  require_room_for_hdf5();
   Writer writer(path);
   const Properties creation(writer.done(H5Pcreate(H5P_FILE_CREATE)));
   writer.done(H5Pset_userblock(creation.get(), how.user_block));
