@@ -28,10 +28,11 @@ once        = $(eval $(1) := $$(shell $(2)))$($(1))
 , := ,
 blank := $() $()
 include src/ports/cuda/cuda.mk
+include src/ports/grpc/grpc.mk
 
 # ---- what goes into the program --------------------------------------------------------------
 ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe train serve study
-PORTS     := cpu clock mpi tcp http $(if $(WITH_CUDA),cuda nccl,none)
+PORTS     := cpu clock mpi tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) $(or $(WITH_GRPC),none/grpc)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
@@ -63,7 +64,7 @@ $(foreach folder,$(folders) $(test_folders),$(eval $(folder)/piece := $(filter-o
 unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
 pieced     = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 APP_OBJ   := $(call unpieced,$(APP_SRC)) $(call pieced,$(filter src/app/%,$(PIECES)))
-LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/% tests/%,$(PIECES)))
+LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/% tests/%,$(PIECES))) $(GRPC_OBJ)
 # The address sanitizer's build takes those of the plain one.
 UNIT_OBJ  ?= $(call unpieced,$(UNIT_SRC)) $(call pieced,$(filter tests/%,$(PIECES)))
 LIB       := $(BUILD)/liblockstep.a
@@ -117,7 +118,7 @@ COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iincl
               $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
 LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
-HOST_LIBS   = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS)
+HOST_LIBS   = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS) $(GRPC_LIBS)
 LIBS        = $(HOST_LIBS) $(CUDA_LIBS)
 
 # ---- building --------------------------------------------------------------------------------
@@ -183,6 +184,15 @@ $(BUILD)/obj/emulated/%.cu.o: %.cu $(BUILD)/flags
 	@$(CCACHE) $(COMPILE) $(NUMERIC) $(CUDA_HEADERS) -Wno-unknown-pragmas -I. -include tests/emulated/cuda/gpu.hpp \
 	  -MMD -MP -MF $(@:.o=.d) -x c++ -c -o $@ $<
 
+# The messages' code is not ours: its warnings are left out.
+$(GRPC_MADE)/%.pb.cc: src/ports/grpc/%.proto | $(BUILD)/found
+	@mkdir -p $(@D)
+	@echo "  protoc  $<"
+	@protoc --proto_path=$(<D) --cpp_out=$(@D) $<
+$(GRPC_MADE)/%.pb.o: $(GRPC_MADE)/%.pb.cc $(BUILD)/flags
+	@echo "  compile $<"
+	@$(CCACHE) $(COMPILE) $(GRPC_CFLAGS) -w -c -o $@ $<
+
 $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 	@echo "  fetch   cudnn-frontend"
 	@jobs/cudnn_frontend.sh $(FRONTEND_KEPT)
@@ -221,6 +231,8 @@ $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/ob
 $(foreach room,base $(if $(SANITIZE),,comm ports/mpi) ports/cpu,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
 # What each request passes.
 $(foreach room,serve/protocol serve/service serve/batching ports/http,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(if $(SANITIZE),,-O2)
+$(BUILD)/obj/src/ports/grpc/%.o: EXTRA = $(if $(SANITIZE),,-O2) $(GRPC_CFLAGS)
+$(filter $(BUILD)/obj/src/ports/grpc/%,$(LIB_OBJ)): $(GRPC_OBJ:.o=.cc)
 # Pixels must not depend on whether the processor has fused multiplication.
 $(BUILD)/obj/src/data/%.o: EXTRA = $(NUMERIC) -ffp-contract=off
 $(BUILD)/obj/src/pack/%.o: EXTRA = $(if $(SANITIZE),,$(NUMERIC) -ffp-contract=off)
@@ -259,14 +271,14 @@ $(BUILD)/build_id.o: $(BUILD)/build_id.cpp $(BUILD)/flags
 	@$(CXX) -c -o $@ $<
 
 # Checks that what the build needs is installed: before the first compile, once for each build
-# folder, and again when CUDA is found elsewhere.
+# folder, and again when CUDA is found elsewhere or gRPC is wanted.
 $(BUILD)/found: $(BUILD)/cuda
-	@CXX='$(CXX)' CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh --check build $(if $(WITH_CUDA),cuda)
+	@CXX='$(CXX)' CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh --check build $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	$(if $(WITH_CUDA),$(if $(CUDA_LACKS),,$(info $(CUDA_FOUND))),$(info $(CUDA_MISSING)))
 	@touch $@
 $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
-CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))
+CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(WITH_GRPC:%= and %)
 
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
@@ -308,7 +320,7 @@ to_be_made   = ! test -e $(1)/train || $(PROGRAM) info $(1)/train 2>&1 | grep -q
 
 .PHONY: train
 train:  ## install what is missing, build, make the default data set, train it on RANKS= (GPUs, else 2)
-	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh build $(if $(WITH_CUDA),cuda)
+	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh build $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(PROGRAM) CUDA_ARCHS='$(FIRST_ARCHS)'
 	@if $(call to_be_made,$(SHAPES)); then $(AS_ROOT) $(MAKE_SHAPES) --force; fi
 	$(AS_ROOT) $(MPIRUN) -np $(RANKS) $(PROGRAM) train --config $(CONFIG)
@@ -337,7 +349,7 @@ check:  ## the layer law and the quick unit tests, for the edit loop (FILTER=par
 
 .PHONY: test
 test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
-	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda)
+	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
 	$(if $(WITH_CUDA),@[ "$$(id -u)" != 0 ] || jobs/setup.sh lint || echo 'clang-tidy will be skipped')
 	@$(MAKE) --no-print-directory $(PROGRAM) tests
@@ -345,7 +357,7 @@ test:  ## install what is missing, build, run all tests (FILTER=part of a name, 
 
 .PHONY: test-all
 test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers, each network fault
-	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda)
+	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(BUILD)/clients/made || echo "tests with PyPI's programs will be skipped"
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
 	@$(MAKE) --no-print-directory $(PROGRAM)
@@ -354,7 +366,7 @@ test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers,
 
 .PHONY: test-clients
 test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (5 GB)
-	@jobs/setup.sh test
+	@jobs/setup.sh test $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run clients
 
@@ -467,7 +479,7 @@ FILES      ?= $(filter $(ARCHIVED) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(ARCHIVED) $(APP_SRC)))
 LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
 TIDY_FLAGS ?=
-LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) -Wno-unknown-pragmas \
+LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) $(GRPC_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
               '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$< $*),-x c++ -include tests/emulated/cuda/gpu.hpp)
 .PHONY: lint

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Finds what is missing to build, test, measure, format or lint lockstep, and installs it if it may.
 #
-#   jobs/setup.sh [--check] build|cuda|test|clients|cluster|bench|format|lint|fuzz|ci ...
+#   jobs/setup.sh [--check] build|cuda|grpc|test|clients|cluster|bench|format|lint|fuzz|ci ...
 #
 # CUDA, cuDNN and NCCL are never installed. The Makefile names those that it did not find in
 # CUDA_LACKS; the word cuda then prints how to get them.
@@ -36,6 +36,9 @@ liblzma-dev        | build | library liblzma        | xz
 libbz2-dev         | build | header bzlib.h         | bzip2
 libblosc-dev       | build | library blosc          | c-blosc
 libmicrohttpd-dev  | build | library libmicrohttpd  | libmicrohttpd
+libgrpc++-dev      | grpc  | library grpc++         | grpc
+libprotobuf-dev    | grpc  | library protobuf       | protobuf
+protobuf-compiler  | grpc  | command protoc         | protobuf
 python3-pip        | cuda  | python pip             | py-pip
 catch2             | test  | header catch2/catch.hpp | catch2@2
 hdf5-tools         | test  | command h5dump         | hdf5~mpi
@@ -69,6 +72,7 @@ for word; do
     --check) check_only=yes ;;
     build) wanted="$wanted build" ;;
     cuda) wanted="$wanted cuda" ;;
+    grpc) wanted="$wanted build grpc" ;;
     test) wanted="$wanted build test" ;;
     clients) wanted="$wanted clients" ;;
     cluster) wanted="$wanted cluster" ;;
@@ -80,7 +84,7 @@ for word; do
     *) fail "unknown word \"$word\" (see the head of jobs/setup.sh)" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say what for: build, cuda, test, clients, cluster, bench, format, lint, fuzz, ci'
+[ -n "$wanted" ] || fail 'say what for: build, cuda, grpc, test, clients, cluster, bench, format, lint, fuzz, ci'
 
 case $wanted in
   *cuda*)

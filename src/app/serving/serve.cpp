@@ -13,6 +13,7 @@
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/grpc.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/serve/service/serving.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
@@ -44,6 +45,8 @@ struct ServeOptions {
                 std::string(several_help))
         .required();
     add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
+    add_count(app, "--grpc-port", spec.grpc_port, {0, 65535},
+              "TCP port for gRPC, too (built with make GRPC=1); 0: any free one");
     app.add("--host", spec.http.host, "address to listen on, in numbers; 0.0.0.0: all of IPv4")
         .shows_default();
     app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead");
@@ -161,13 +164,20 @@ void tell_tunnel(const serve::ServeSpec& spec, std::uint16_t port, const std::st
                               : fmt::format("{}@{}", user, *login)));
 }
 
-void tell_listening(const HttpServer& server, const serve::ServeSpec& spec,
+void tell_listening(const HttpServer& server, const HttpServer* grpc, const serve::ServeSpec& spec,
                     const std::string& node) {
   const HttpSpec& http = spec.http;
-  if (!http.socket.empty()) return log::info(fmt::format("listening at {}", http.socket));
   const bool v6 = http.host.find(':') != http.host.npos;
-  log::info(fmt::format("listening at {}://{}:{}/", http.tls ? "https" : "http",
-                        v6 ? "[" + http.host + "]" : http.host, server.port()));
+  const std::string host = v6 ? "[" + http.host + "]" : http.host;
+  if (grpc != nullptr)
+    log::info(fmt::format("listening for gRPC{} at {}:{}", http.tls ? " over TLS" : "", host,
+                          grpc->port()));
+  log::info(
+      fmt::format("listening at {}",
+                  http.socket.empty()
+                      ? fmt::format("{}://{}:{}/", http.tls ? "https" : "http", host, server.port())
+                      : http.socket));
+  if (!http.socket.empty() && grpc == nullptr) return;
   const bool local = http.host.starts_with("127.") || http.host == "::1";
   if (!local && spec.token.empty())
     log::warn("everyone who reaches this address may ask: --token-file asks for a token");
@@ -177,6 +187,7 @@ void tell_listening(const HttpServer& server, const serve::ServeSpec& spec,
 }
 
 int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
+  if (asked.spec.grpc_port) require_grpc();
   launch.stay_independent();
   train::catch_stop_signals(false);
   std::signal(SIGHUP, [](int) { g_reload = true; });
@@ -202,8 +213,8 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
                           {.stop = [] { return train::stop_requested(); },
                            .reload = [] { return g_reload.exchange(false); },
                            .listening =
-                               [&](const HttpServer& server) {
-                                 tell_listening(server, options.spec, launch.rank.host);
+                               [&](const HttpServer& http, const HttpServer* grpc) {
+                                 tell_listening(http, grpc, options.spec, launch.rank.host);
                                }});
   if (all_answered) log::info("stopped: all requests were answered");
   return all_answered ? status_done : status_failed;
@@ -216,8 +227,9 @@ Command add_serve(Arguments root) {
   Arguments app = root.add_command(
       "serve",
       "Answer requests over HTTP with models' predictions: the Open Inference Protocol (KServe v2) "
-      "with Triton's extensions, Prometheus' /metrics, and a page at /. SIGTERM ends it when all "
-      "is answered; SIGHUP or a changed file loads a model again");
+      "with Triton's extensions, Prometheus' /metrics, and a page at /; with --grpc-port, also "
+      "over gRPC. SIGTERM ends it when all is answered; SIGHUP or a changed file loads a model "
+      "again");
   options->add_to(app);
   return {app, [options](Launch& launch) { return serve_until_stopped(launch, *options); }};
 }

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/grpc.hpp"
 #include "lockstep/base/log.hpp"
 #include "serve/service/service.hpp"
 
@@ -42,6 +43,15 @@ class Watch {
   std::thread thread_;
 };
 
+/// Next to the server of HTTP, with its limits.
+std::unique_ptr<HttpServer> make_second_server(const ServeSpec& spec, HttpService& service) {
+  if (!spec.grpc_port) return nullptr;
+  HttpSpec grpc = spec.http;
+  grpc.port = *spec.grpc_port;
+  grpc.socket.clear();
+  return make_grpc_server(grpc, service);
+}
+
 /// Computes until `done`, or for this long; returns whether it is done.
 bool work_until(Batcher& batcher, double longest_s, const std::function<bool()>& done) {
   const double until_s = now_s() + longest_s;
@@ -58,8 +68,10 @@ bool serve_models(const ServeSpec& spec, const std::vector<ModelSource>& sources
   Repository repository(spec, sources, backend, batcher);
   repository.load();
   Service service(spec, repository, batcher, readers);
-  std::unique_ptr<HttpServer> server = make_http_server(spec.http, service);
-  control.listening(*server);
+  std::unique_ptr<HttpServer> http = make_http_server(spec.http, service);
+  std::unique_ptr<HttpServer> grpc = make_second_server(spec, service);
+  const auto open = [&] { return http->open_requests() + (grpc ? grpc->open_requests() : 0); };
+  control.listening(*http, grpc.get());
   bool all_answered = false;
   {
     const Watch watch(batcher, repository, control.reload);
@@ -72,11 +84,11 @@ bool serve_models(const ServeSpec& spec, const std::vector<ModelSource>& sources
     work_until(batcher, spec.grace_s, [] { return false; });
     service.close();
     work_until(batcher, told_s, [] { return false; });
-    all_answered = work_until(batcher, spec.drain_s, [&] { return server->open_requests() == 0; });
+    all_answered = work_until(batcher, spec.drain_s, [&] { return open() == 0; });
   }
-  if (!all_answered)
-    log::warn(fmt::format("{} requests were not answered in time", server->open_requests()));
-  server.reset();
+  if (!all_answered) log::warn(fmt::format("{} requests were not answered in time", open()));
+  grpc.reset();
+  http.reset();
   readers.stop();
   batcher.give_up();  // while the service is there
   return all_answered;

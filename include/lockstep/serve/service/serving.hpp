@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct ModelSource {
 /// What clients may ask and wait for.
 struct ServeSpec {
   HttpSpec http;
+  /// Where it also answers over gRPC; 0: any free port.
+  std::optional<std::uint16_t> grpc_port;
   std::string token;                     ///< that requests must bring, unless it is empty
   std::size_t waiting_rows = 1024;       ///< of a model, at most
   std::size_t most_pixels = 64'000'000;  ///< of an image that is decoded
@@ -56,7 +59,8 @@ struct ServeSpec {
 struct ServeControl {
   std::function<bool()> stop;    ///< asked often: whether to end
   std::function<bool()> reload;  ///< asked often: whether to read all models again; true once
-  std::function<void(const HttpServer& server)> listening;
+  /// Gets the servers once they listen; null: gRPC was not asked for.
+  std::function<void(const HttpServer& http, const HttpServer* grpc)> listening;
 };
 
 /// Answers requests on models until `control.stop`, and computes on the calling thread. Then it is

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/generic/async_generic_service.h>
+
+#include "lockstep/base/http.hpp"
+#include "ports/grpc/methods.hpp"
+
+namespace lockstep::grpc {
+
+/// One call. It has at most one operation on its way, whose tag in the queue it is.
+struct Call {
+  enum class State {
+    awaited,  ///< no client has it yet
+    coming,   ///< its message
+    asked,    ///< the service has it
+    leaving   ///< its reply
+  };
+  explicit Call(std::uint64_t number_) : number(number_) {}
+  const std::uint64_t number;
+  State state = State::awaited;
+  ::grpc::GenericServerContext context;
+  ::grpc::GenericServerAsyncReaderWriter stream{&context};
+  ::grpc::ByteBuffer message;
+  const Method* method = nullptr;
+  double began_s = 0;
+  std::size_t bytes = 0;  ///< of its message, as they are counted
+  std::unique_ptr<HttpVisit> visit;
+};
+
+/// Responses on their way from the threads that have them to the server's. Those of one batch wake
+/// that once. A visit may respond when its call and the server have ended.
+/// **Thread safety:** all methods.
+class Outbox {
+ public:
+  /// By their calls' numbers.
+  using Responses = std::vector<std::pair<std::uint64_t, HttpResponse>>;
+  /// `bell` is the tag of the queue's event for responses.
+  Outbox(::grpc::CompletionQueue& queue, void* bell) : queue_(queue), bell_(bell) {}
+
+  void put(std::uint64_t call, HttpResponse response) {
+    const std::scoped_lock lock(mutex_);
+    responses_.emplace_back(call, std::move(response));
+    ring();
+  }
+  /// Wakes the server's thread, as a response does.
+  void wake() {
+    const std::scoped_lock lock(mutex_);
+    ring();
+  }
+  /// On the server's thread; `rung`: after the bell's event.
+  Responses take(bool rung) {
+    const std::scoped_lock lock(mutex_);
+    if (rung) rung_ = false;
+    return std::exchange(responses_, {});
+  }
+  /// From now on the queue gets no events.
+  void close() {
+    const std::scoped_lock lock(mutex_);
+    closed_ = true;
+  }
+
+ private:
+  void ring() {
+    if (closed_ || std::exchange(rung_, true)) return;
+    // A time that has passed: the present one would be rounded up to the next millisecond.
+    alarm_.Set(&queue_, gpr_time_0(GPR_CLOCK_MONOTONIC), bell_);
+  }
+
+  ::grpc::CompletionQueue& queue_;
+  void* const bell_;
+  std::mutex mutex_;
+  Responses responses_;
+  bool rung_ = false, closed_ = false;
+  ::grpc::Alarm alarm_;
+};
+
+}  // namespace lockstep::grpc

@@ -1,0 +1,10 @@
+# What `make GRPC=1` adds for gRPC. Without it nothing here looks for anything.
+GRPC        ?= 0
+WITH_GRPC   := $(if $(filter-out 0,$(GRPC)),grpc)
+GRPC_MADE   := $(BUILD)/grpc
+GRPC_OBJ    := $(if $(WITH_GRPC),$(GRPC_MADE)/inference.pb.o)
+GRPC_PKGS   := grpc++ protobuf
+GRPC_FOUND   = $(call once,GRPC_FOUND,pkg-config --cflags $(GRPC_PKGS))
+GRPC_CFLAGS  = $(if $(WITH_GRPC),-isystem $(GRPC_MADE) $(patsubst -I%,-isystem %,$(GRPC_FOUND)))
+GRPC_LINKED  = $(call once,GRPC_LINKED,pkg-config --libs $(GRPC_PKGS))
+GRPC_LIBS    = $(if $(WITH_GRPC),$(GRPC_LINKED))
