@@ -60,7 +60,7 @@ struct Writer::Memory {
   struct Place {
     std::size_t begin = 0, end = 0;
   };
-  std::vector<Place> reserved;  ///< in the order of the file
+  std::vector<Place> reserved;
   explicit Memory(std::shared_ptr<SpareMemory> from) : spare(std::move(from)) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -77,6 +77,7 @@ struct Writer::Memory {
     SpareMemory::Block whole = spare ? spare->take(bytes) : SpareMemory::Block{};
     if (!whole.memory && bytes > size) whole = {allocate(bytes), bytes};
     if (!move_to(whole) && bytes > size) throw std::bad_alloc();
+    std::ranges::sort(reserved, {}, &Place::begin);
     for (const auto& [begin, end] : reserved) {
       std::fill(data + at, data + std::max(at, begin), '\0');
       at = std::max(at, end);

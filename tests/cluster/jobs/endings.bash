@@ -4,8 +4,8 @@
 # so KIND RUN: this is how the run really ended.
 so() { echo "$1=$2" >>truth; }
 begun() { grep -q '"kind":"start"' "$1/metrics.jsonl"; } 2>/dev/null
-# train_here RANKS RUN OPTION...: a training of this machine; returns when it has a checkpoint. Sets
-# `process` and, by rank, `pids`.
+# train_here RANKS RUN OPTION...: a training of this machine; returns when it has a checkpoint, or at
+# another condition, `ready`. Sets `process` and, by rank, `pids`.
 train_here() {
   local launcher=()
   (($1 == 1)) || launcher=(mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none
@@ -13,11 +13,11 @@ train_here() {
   env --default-signal=INT,HUP "${launcher[@]}" "${train[@]}" "${rows[@]}" --out "$2" "${@:3}" \
     >"${2//\//-}.log" 2>&1 &
   process=$! pids=($!)
-  until_it 1200 has_checkpoint "$2"
+  until_it 1200 "${ready:-has_checkpoint}" "$2"
   (($1 == 1)) || rank_pids $process
 }
 # on_nodes RUN NODES RANKS OPTION...: as train_here, with that many ranks on each of these nodes
-# (with commas between them). `ready` has another condition to return.
+# (with commas between them).
 on_nodes() {
   run_dir=$1 run_name=$1
   srun -J "$1" -w "$2" -N"$(tr , '\n' <<<"$2" | wc -l)" --ntasks-per-node="$3" --mpi="$mpi" \
@@ -121,27 +121,32 @@ preempted_deaf() {
 # A limit at what the process has already: its next large request fails, at the latest for a
 # checkpoint.
 out_of_memory() {
-  local one n
-  train=("${train[@]/#25/4}")  # rows
+  local one n kb
+  train=("${train[@]/#25/16}")  # rows
   for one in 1 2 3 4 5; do
     n=$((one % 2 + 1))
-    train_here $n memory$one "${for_ever[@]}" --seed $one --model resnet18
+    # A larger rate makes some of these trainings diverge before that.
+    train_here $n memory$one "${for_ever[@]/#0.001/0.00001}" --seed $one --model resnet18
     a_moment
-    prlimit --pid "${pids[0]}" \
-      --as=$(($(awk '/^VmSize/ { print $2 }' "/proc/${pids[0]}/status") * 1024))
+    kb=$(awk '/^VmSize/ { print $2 }' "/proc/${pids[0]}/status")
+    [[ $kb ]] || stop_here "memory$one (${pids[*]}): $(ps -e -o pid,ppid,stat,args | grep "memory$one")
+$(tail -n 20 memory$one.log)"
+    prlimit --pid "${pids[0]}" --as=$((kb * 1024))
     ends_alone
     so 'out of memory' memory$one
   done
 }
 
-# The kernel ends the rank that writes checkpoints, for lack of memory of its control group.
+# The kernel ends the rank that writes checkpoints, for lack of memory of its control group, at the
+# first one: later ones use its memory again.
 killed_for_memory() {
   local one group=/sys/fs/cgroup/memory/lockstep-$BASHPID limit=memory.limit_in_bytes
   [[ -d ${group%/*} ]] || group=/sys/fs/cgroup/lockstep-$BASHPID limit=memory.max
   train=("${train[@]/#25/8}")
   for one in 6 7; do
     mkdir "$group" && echo 16M >"$group/$limit" || return
-    train_here 2 memory$one "${for_ever[@]}" "${clock[@]}" --seed $one --model resnet18
+    ready=begun train_here 2 memory$one "${for_ever[@]/#5/60}" "${clock[@]}" --seed $one \
+      --model resnet18
     echo "${pids[0]}" >"$group/cgroup.procs"
     ends_alone
     until_it 100 rmdir "$group"
