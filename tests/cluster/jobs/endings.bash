@@ -4,8 +4,8 @@
 # so KIND RUN: this is how the run really ended.
 so() { echo "$1=$2" >>truth; }
 begun() { grep -q '"kind":"start"' "$1/metrics.jsonl"; } 2>/dev/null
-# train_here RANKS RUN OPTION...: a training of this machine; returns when it has a checkpoint, or at
-# another condition, `ready`. Sets `process` and, by rank, `pids`.
+# train_here RANKS RUN OPTION...: a training of this machine; returns when it has a checkpoint, or
+# at another condition, `ready`. Sets `process` and, by rank, `pids`.
 train_here() {
   local launcher=()
   (($1 == 1)) || launcher=(mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none
@@ -129,8 +129,7 @@ out_of_memory() {
     train_here $n memory$one "${for_ever[@]/#0.001/0.00001}" --seed $one --model resnet18
     a_moment
     kb=$(awk '/^VmSize/ { print $2 }' "/proc/${pids[0]}/status")
-    [[ $kb ]] || stop_here "memory$one (${pids[*]}): $(ps -e -o pid,ppid,stat,args | grep "memory$one")
-$(tail -n 20 memory$one.log)"
+    [[ $kb ]] || stop_here "memory$one has ended: $(tail -n 20 memory$one.log)"
     prlimit --pid "${pids[0]}" --as=$((kb * 1024))
     ends_alone
     so 'out of memory' memory$one
