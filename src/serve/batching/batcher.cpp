@@ -240,12 +240,13 @@ void Batcher::account(Lane& lane, const std::vector<Part>& batch, double began_s
   using namespace std::chrono;
   const double took_s = now_s() - began_s;
   const double at_s = duration<double>(system_clock::now().time_since_epoch()).count();
+  for (const auto& [job, first, part_rows] : batch) {
+    if (first == 0) job->waited_s = began_s - job->arrived_s;
+    job->computed_s += took_s;
+  }
   lane.statistics->change([&](ModelFigures& figures) {
     std::size_t rows = 0;
-    for (const Part& part : batch) {
-      rows += part.rows;
-      if (part.first == 0) figures.queue.add(began_s - part.job->arrived_s);
-    }
+    for (const Part& part : batch) rows += part.rows;
     figures.rows += rows;
     figures.compute.add(took_s);
     figures.batches[rows].add(took_s);

@@ -62,6 +62,8 @@ struct RowsJob {
   // The batcher's:
   std::size_t begun = 0;  ///< rows that are in a batch, or were
   bool failed = false;    ///< a batch with some of them
+  double waited_s = 0;    ///< until the first of them were
+  double computed_s = 0;  ///< by all batches with some of them
 };
 
 /// What computes one version of a model, and the rows that wait for it. Made, and given up, by the

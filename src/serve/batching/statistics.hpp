@@ -23,9 +23,11 @@ struct Spent {
 
 /// What a model has done since it was loaded first; in all its versions.
 struct ModelFigures {
-  Spent success, fail;         ///< requests, from their arrival to their answer
-  Spent queue, input, output;  ///< requests: waiting, preparation of their rows, their answers
-  Spent compute;               ///< batches
+  Spent success, fail;  ///< requests, from their arrival to their answer
+  /// Successful requests: waiting, preparation of their rows, the batches with some of them, their
+  /// answers.
+  Spent queue, input, infer, output;
+  Spent compute;                                ///< batches
   std::map<std::size_t, Spent> batches;         ///< by the rows in them that were asked for
   std::vector<backend::MemberFigures> members;  ///< of a model that has several networks
   std::uint64_t rows = 0;                       ///< computed

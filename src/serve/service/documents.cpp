@@ -36,7 +36,7 @@ Json statistics_of(const Version& version, const ModelFigures& figures) {
             {"fail", in_ns(figures.fail)},
             {"queue", in_ns(figures.queue)},
             {"compute_input", in_ns(figures.input)},
-            {"compute_infer", in_ns(figures.compute)},
+            {"compute_infer", in_ns(figures.infer)},
             {"compute_output", in_ns(figures.output)},
             {"cache_hit", in_ns({})},
             {"cache_miss", in_ns({})}}},

@@ -73,10 +73,11 @@ std::string metrics_text(const Repository& repository, const Batcher& batcher, b
        [](const Shown& one) { return one.figures.compute.count; });
   each(page, models, "serve_compute_seconds_total", "counter", "Time in batches.",
        [](const Shown& one) { return one.figures.compute.seconds; });
-  each(page, models, "serve_queue_seconds_total", "counter", "Time that requests waited.",
+  each(page, models, "serve_queue_seconds_total", "counter",
+       "Time that successful requests waited.",
        [](const Shown& one) { return one.figures.queue.seconds; });
   each(page, models, "serve_prepare_seconds_total", "counter",
-       "Time in reading requests and preparing their images.",
+       "Time in reading successful requests and preparing their images.",
        [](const Shown& one) { return one.figures.input.seconds; });
   each(page, models, "serve_failed_requests_total", "counter",
        "Inference requests that got an error.",

@@ -59,6 +59,7 @@ struct Service::Passing {
   std::shared_ptr<Passage> passage;
   Respond respond;
   double arrived_s = now_s();
+  double input_s = 0;  ///< preparation of its rows
   Inferring inferring;
 };
 
@@ -200,8 +201,7 @@ void Service::queue(const std::shared_ptr<Passing>& passing, double began_s) {
   job->arrived_s = now_s();
   job->deadline_s = passing->arrived_s + limit_s;
   job->passage = passing->passage;
-  passing->statistics->change(
-      [&](ModelFigures& figures) { figures.input.add(job->arrived_s - began_s); });
+  passing->input_s = job->arrived_s - began_s;
   job->ended = [this, passing](RowsJob::End end) { leave(passing, end); };
   if (batcher_.put(passing->version->lane, job)) return;
   job->ended = nullptr;  // it holds the job itself
@@ -244,6 +244,9 @@ HttpResponse Service::answer(const Passing& passing, RowsJob::End end) {
     HttpResponse response = infer_response(passing.inferring, *passing.version);
     const double ended_s = now_s();
     passing.statistics->change([&](ModelFigures& figures) {
+      figures.queue.add(passing.inferring.job->waited_s);
+      figures.input.add(passing.input_s);
+      figures.infer.add(passing.inferring.job->computed_s);
       figures.output.add(ended_s - began_s);
       figures.add_success(ended_s - passing.arrived_s);
     });
