@@ -204,15 +204,15 @@ def followed(case):
 
 
 def together():
-    """A rank of an older processor and a slow network at once; the truth of each is what a step
-    without it takes less than with both."""
+    """A slow rank and a slow network at once; the truth of each is what a step without it takes
+    less than with both."""
     case = dataclasses.replace(CASES['half-speed'], nodes=True)
     data = pack(False)
     network = CASES['netem'].fault
 
     def examined(delayed, slow, examine_it):
         fault = network(data) if delayed else faults.nothing()
-        with fault, faults.old_processor(1 if slow else 'none') as change:
+        with fault, faults.half_speed_apart(1 if slow else -1) as change:
             return examine_it(change)
 
     def measured(delayed, slow):

@@ -38,12 +38,11 @@ def half_speed(rank, ms=4):
 
 
 @contextlib.contextmanager
-def old_processor(rank, isa='SSE41'):
-    """That rank computes without the newest instructions; each rank keeps to one core."""
-    script = ('rank=${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}; '
-              f'[ $rank != {rank} ] || export ONEDNN_MAX_CPU_ISA={isa}; '
-              'exec taskset -c $rank "$@"')
-    yield lambda command: ['sh', '-c', script, 'sh', *command]
+def half_speed_apart(rank):
+    """The same where ranks of several nodes share this machine: each keeps to one core."""
+    with half_speed(rank) as slow:
+        yield lambda command: ['sh', '-c', 'exec taskset -c "$SLURM_PROCID" "$@"', 'sh',
+                               *slow(command)]
 
 
 @contextlib.contextmanager
