@@ -84,8 +84,6 @@ SOUND = {
     'one thread': Case('', '', (*CPU, '--batch', 64, '--threads', 1)),
     'waiting': Case('', '', (*CLOCK, '--clock.row-ms', 3, '--batch', 16)),
 }
-
-
 ALL = (*CASES, 'advice', 'together', 'healthy')
 
 
@@ -107,15 +105,11 @@ def pack(large):
     return made / 'train'
 
 
-@contextlib.contextmanager
 def launcher(case):
-    """The words before a rank's command."""
-    if case.nodes:
-        with faults.two_nodes() as srun:
-            yield srun
-    else:
-        yield [*contenders.mpirun(), '--oversubscribe', '--bind-to', 'none', '-np',
-               case.ranks] if case.ranks > 1 else []
+    """The words before a rank's command, as a context."""
+    return faults.two_nodes() if case.nodes else contextlib.nullcontext(
+        [*contenders.mpirun(), '--oversubscribe', '--bind-to', 'none', '-np', case.ranks]
+        if case.ranks > 1 else [])
 
 
 def rank_words(case, launch, change, what, data, options):

@@ -96,14 +96,9 @@ def environment():
     return folder
 
 
-@contextlib.contextmanager
 def launcher(case):
-    """Words before `traceml`, which starts the ranks of its node."""
-    if case.nodes:
-        with faults.two_nodes() as srun:
-            yield srun
-    else:
-        yield []
+    """Words before `traceml`, which starts the ranks of its node, as a context."""
+    return faults.two_nodes() if case.nodes else contextlib.nullcontext([])
 
 
 def rank_python(folder, programs, change):

@@ -4,6 +4,7 @@
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 source "$support/h5py.bash"
+source "$support/clients/serving.bash"
 h5py_or_skip 'lockstep serve answers as lockstep predict does'
 command -v curl >/dev/null || { echo 'SKIP lockstep serve answers: no curl'; exit 0; }
 client() { run "$python" "$support/serving.py" "$@"; }
@@ -17,21 +18,7 @@ shard=$(echo set/val/*.h5)
 first=was1/predictions.h5 second=was3/predictions.h5
 cp run1/checkpoints/step-00000001.h5 model.h5
 
-# start NAME OPTION...: a server that writes NAME.log; sets `server` and `port`.
-start() {
-  "$LOCKSTEP" serve m=model.h5 --port 0 --threads 2 --grace-s ${grace:-0} "${@:2}" >"$1.log" 2>&1 &
-  server=$!
-  until_it 600 grep -q '^listening at' "$1.log"
-  port=$(sed -n 's/^listening at http:.*:\([0-9]*\)\/$/\1/p' "$1.log")
-  at=http://127.0.0.1:$port
-}
-# end NAME: asks the server to end, and keeps what it said.
-end() {
-  kill -TERM $server
-  wait $server
-  status=$?
-  said=$(cat "$1.log")
-}
+served=(m=model.h5)
 get() { run curl -sS -m 60 -w '\n%{http_code}\n' "$at$1" "${@:2}"; }
 post() { get /v2/models/m/infer -o answer -D headers "$@"; }
 json_length() { tr -d '\r' <headers | sed -n 's/^Inference-Header-Content-Length: //Ip'; }

@@ -3,6 +3,7 @@
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 source "$support/h5py.bash"
+source "$support/clients/serving.bash"
 h5py_or_skip 'lockstep serve keeps its door'
 for tool in curl openssl; do
   command -v $tool >/dev/null || { echo "SKIP lockstep serve keeps its door: no $tool"; exit 0; }
@@ -21,19 +22,7 @@ certify other
 echo 'a-secret-of-24-letters-x' >token && chmod 600 token
 "$python" "$support/serving.py" bodies "$(ls set/val/*.h5)"
 
-# start NAME OPTION...: a server that writes NAME.log; sets `server` and `port`.
-start() {
-  "$LOCKSTEP" serve m=model.h5 --port 0 --threads 2 --grace-s 0 "${@:2}" >"$1.log" 2>&1 &
-  server=$!
-  until_it 600 grep -q '^listening at' "$1.log"
-  port=$(sed -n 's/^listening at http.*:\([0-9]*\)\/$/\1/p' "$1.log")
-}
-end() {  # end NAME
-  kill -TERM $server
-  wait $server
-  status=$?
-  said=$(cat "$1.log")
-}
+served=(m=model.h5)
 get() { run curl -sS -m 60 -w '\n%{http_code}\n' "$@"; }
 
 # ---- TLS -----------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 #!/bin/bash
 # `lockstep serve` over gRPC, asked by tritonclient.grpc and by kserve's client: answers have the
 # bits of `lockstep predict`, errors are the sentences of HTTP, and its end loses no call. A program
-# without gRPC says so. The clients' environments are as for serve_clients.sh.
+# without gRPC says so.
 # computes
 # clients
 clients=$PWD/tests/support/clients proto=$PWD/src/ports/grpc/inference.proto
 source "$(dirname "$0")/../../support/e2e.bash"
 source "$support/clients/clients.bash"
+source "$support/clients/serving.bash"
 run "$LOCKSTEP" serve nowhere.h5 --grpc-port 0
 if says 'built without gRPC'; then
   ((status == 2)) && says '^[^ ]*(error|lockstep): .*built without gRPC: build it with make GRPC=1$' &&
@@ -15,44 +16,20 @@ if says 'built without gRPC'; then
   echo 'SKIP lockstep serve answers over gRPC: this program was built without gRPC (make GRPC=1)'
   exit 0
 fi
-declare -A python_of
-others=$installed/..
-for one in ${SERVE_PYTHON:-"$others/triton/bin/python3" "$others/kserve/bin/python3"}; do
-  "$one" -c 'import h5py, tritonclient.grpc' 2>/dev/null && python_of[triton]=$one
-  "$one" -c 'import h5py, kserve' 2>/dev/null && python_of[kserve]=$one
-done
-for client in triton kserve; do
-  [[ ${python_of[$client]:-} ]] ||
-    echo "SKIP ${client}'s client asks lockstep serve over gRPC: no Python has it (make test-clients)"
-done
-((${#python_of[@]} > 0)) || exit 0
-
-"$LOCKSTEP" pack --from shapes --out set --train-rows 200 --val-rows 50 >pack.log || cat pack.log
-"$LOCKSTEP" pack --from shapes --out jpegs --train-rows 20 --val-rows 20 --jpeg >>pack.log
-"$LOCKSTEP" train --data.train set/train --model resnet20 --batch 50 --stop-after 2 --threads 2 \
-  --out run >run.log 2>&1
-model=run/checkpoints/step-00000002.h5
-# start NAME OPTION...: a server that writes NAME.log; sets `server`, `port` and `at`, HTTP's.
-start() {
-  "$LOCKSTEP" serve m=$model m-jpeg=$model --jpeg --port 0 --grpc-port 0 --threads 2 \
-    --grace-s ${grace:-0} "${@:2}" >"$1.log" 2>&1 &
-  server=$!
-  until_it 600 grep -q '^listening at' "$1.log"
+find_serve_clients tritonclient.grpc 'lockstep serve over gRPC'
+make_served
+served=(m=$model m-jpeg=$model --jpeg)
+# As start, but `port` is gRPC's.
+start_grpc() {
+  start "$1" --grpc-port 0 "${@:2}"
   port=$(sed -n 's/^listening for gRPC.* at 127.0.0.1:\([0-9]*\)$/\1/p' "$1.log")
-  at=$(sed -n 's/^listening at \(http.*\)\/$/\1/p' "$1.log")
-}
-end() {  # end NAME
-  kill -TERM $server
-  wait $server
-  status=$?
-  said=$(cat "$1.log")
 }
 ask() {  # ask LAW COMMAND...: shows each law of it; LAW is that all of them hold
   run "${@:2}"
   grep '^PASS ' <<<"$said"
   verdict $status "$1"
 }
-start plain
+start_grpc plain
 most=$(sed -n 's/.*m: .* \([0-9][0-9]*\) rows give equal bits/\1/p' plain.log)
 for rows in set jpegs; do
   "$LOCKSTEP" predict $model $rows/val --batch "$most" --threads 2 --logits --out $rows.out \
@@ -78,13 +55,13 @@ if [[ ${python_of[triton]:-} ]]; then
     echo "SKIP our messages are part of tritonclient's: no protoc"
   fi
   echo 'a-secret-of-24-letters-x' >token && chmod 600 token
-  start limited --token-file token --body-mb 1 --body-s 2 --connections 16
+  start_grpc limited --token-file token --body-mb 1 --body-s 2 --connections 16
   ask 'over gRPC, too, what a client may cost is limited' "${limits[@]}" limits "$port" \
     "$(cat token)" set/val/*.h5 set.out/predictions.h5
   end limited
   verdict $status 'the server ends with status 0 after all that it refused'
 
-  grace=2 start load
+  grace=2 start_grpc load
   "${limits[@]}" load "$port" set/val/*.h5 set.out/predictions.h5 8 \
     >clients.log 2>&1 &
   asking=$!
