@@ -1,11 +1,17 @@
 #include "lockstep/base/http.hpp"
 
 #include <fmt/core.h>
+#include <sched.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep {
+
+void let_others_finish() {
+  const sched_param none = {};
+  ::sched_setscheduler(0, SCHED_BATCH, &none);
+}
 
 HttpSpec parse_listen(const std::string& text, const std::string& key) {
   HttpSpec spec;

@@ -9,6 +9,8 @@
 #include <string>
 #include <variant>
 
+#include "lockstep/base/error.hpp"
+
 namespace lockstep {
 
 /// A request that has come completely.
@@ -23,6 +25,16 @@ struct HttpResponse {
   std::string type = "text/plain; charset=utf-8";  ///< Content-Type
   std::string body;
   std::map<std::string, std::string> headers = {};
+};
+
+/// What a client is told: a status of HTTP and one sentence.
+class RequestError : public InputError {
+ public:
+  RequestError(unsigned status, const std::string& what) : InputError(what), status_(status) {}
+  unsigned status() const { return status_; }
+
+ private:
+  unsigned status_;
 };
 
 /// What a server shows and proves to its clients, for HTTPS: both in the form PEM.
@@ -92,6 +104,11 @@ std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpServer::A
 /// `service` must outlive the server. A request without a response when the server ends gets 503. A
 /// Unix socket is for its owner alone, and is removed when the server ends.
 std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpService& service);
+
+/// For a server's thread: what comes for it no longer interrupts a thread that computes: it waits
+/// for a free processor, or a short while. Else each response that is ready interrupts the thread
+/// that makes the next one ready. Where the system refuses it, only speed is lost.
+void let_others_finish();
 
 /// Throws InputError naming the files unless a server could use the certificate and the key.
 void require_usable(const HttpTls& tls);

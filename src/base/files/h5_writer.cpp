@@ -9,6 +9,7 @@
 #include <new>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 
 namespace lockstep::h5 {
 namespace {
@@ -18,6 +19,8 @@ constexpr hsize_t page = 4096, cache_line = 64;
 /// none, and a disk that does not answer must not be asked.
 constexpr const char* nowhere = "/dev/null/in-memory.h5";
 constexpr std::size_t huge_page = std::size_t{2} << 20;
+/// HDF5 crashes where it gets no memory for what it keeps of an open file.
+constexpr std::size_t room_of_hdf5 = std::size_t{8} << 20;
 
 /// Large memory is in huge pages where the system has them: it is touched once, and the pages of a
 /// checkpoint would take longer than its bytes.
@@ -28,14 +31,6 @@ char* allocate(std::size_t bytes) {
   if (!memory) return nullptr;
   ::madvise(memory, whole, MADV_HUGEPAGE);  // only a hint: it may fail
   return memory;
-}
-
-/// HDF5 crashes where it gets no memory for what it keeps of an open file.
-void require_room_for_hdf5() {
-  constexpr std::size_t bytes = std::size_t{8} << 20;
-  void* room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) throw std::bad_alloc();
-  ::munmap(room, bytes);
 }
 
 }  // namespace
@@ -109,7 +104,7 @@ struct Writer::Memory {
 };
 
 Writer Writer::in_memory(const std::filesystem::path& path, InMemory how) {
-  require_room_for_hdf5();
+  require_room(room_of_hdf5);
   Writer writer(path);
   const Properties creation(writer.done(H5Pcreate(H5P_FILE_CREATE)));
   writer.done(H5Pset_userblock(creation.get(), how.user_block));

@@ -59,7 +59,7 @@ void append_contents(const inference::ModelInferRequest::InferInputTensor& input
   const inference::InferTensorContents& contents = input.contents();
   for (const std::uint32_t pixel : contents.uint_contents()) {
     if (pixel > 255)
-      throw Refusal(
+      throw RequestError(
           400, fmt::format("input '{}': 'contents' has something other than numbers from 0 to 255",
                            input.name()));
     body += static_cast<char>(static_cast<unsigned char>(pixel));
@@ -75,16 +75,16 @@ void append_contents(const inference::ModelInferRequest::InferInputTensor& input
 Json inputs_of(const inference::ModelInferRequest& message, std::string& bytes) {
   const int raw = message.raw_input_contents_size();
   if (raw > 0 && raw != message.inputs_size())
-    throw Refusal(400, fmt::format("the request has {} inputs, but {} in 'raw_input_contents'",
-                                   message.inputs_size(), raw));
+    throw RequestError(400, fmt::format("the request has {} inputs, but {} in 'raw_input_contents'",
+                                        message.inputs_size(), raw));
   Json inputs = Json::array();
   for (const auto& input : message.inputs()) {
     const std::size_t begin = bytes.size();
     if (raw == 0)
       append_contents(input, bytes);
     else if (input.has_contents())
-      throw Refusal(400, fmt::format("input '{}': has 'contents' next to 'raw_input_contents'",
-                                     input.name()));
+      throw RequestError(400, fmt::format("input '{}': has 'contents' next to 'raw_input_contents'",
+                                          input.name()));
     else
       bytes += message.raw_input_contents(static_cast<int>(inputs.size()));
     Json parameters = json_of(input.parameters());
@@ -102,9 +102,9 @@ Json inputs_of(const inference::ModelInferRequest& message, std::string& bytes) 
 
 std::string model_path(const std::string& name, const std::string& version, const char* what) {
   if (name.empty() || name.find('/') != name.npos)
-    throw Refusal(404, fmt::format("there is no model '{}'", name));
+    throw RequestError(404, fmt::format("there is no model '{}'", name));
   if (version.find('/') != version.npos)
-    throw Refusal(404, fmt::format("the model '{}' has no version '{}'", name, version));
+    throw RequestError(404, fmt::format("the model '{}' has no version '{}'", name, version));
   return fmt::format("/v2/models/{}{}{}{}", name, version.empty() ? "" : "/versions/", version,
                      what);
 }

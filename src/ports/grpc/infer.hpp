@@ -9,12 +9,12 @@
 
 namespace lockstep::grpc {
 
-/// models/NAME[/versions/VERSION]WHAT. Throws Refusal 404 for a name that no path can have.
+/// models/NAME[/versions/VERSION]WHAT. Throws RequestError 404 for a name that no path can have.
 std::string model_path(const std::string& name, const std::string& version, const char* what);
 
 /// The request whose body is JSON and then the tensors' bytes, and which wants the outputs as
-/// bytes, too. Throws Refusal 400 naming the input: contents in two places, or for other inputs, or
-/// a number that is no pixel.
+/// bytes, too. Throws RequestError 400 naming the input: contents in two places, or for other
+/// inputs, or a number that is no pixel.
 HttpRequest infer_request(const inference::ModelInferRequest& message,
                           std::optional<double> left_s);
 

@@ -18,7 +18,7 @@ Message parsed(::grpc::ByteBuffer& bytes) {
   Message message;
   ::grpc::ProtoBufferReader reader(&bytes);
   if (!reader.status().ok() || !message.ParseFromZeroCopyStream(&reader))
-    throw Refusal(400, fmt::format("the message is not an {}", message.GetTypeName()));
+    throw RequestError(400, fmt::format("the message is not an {}", message.GetTypeName()));
   return message;
 }
 

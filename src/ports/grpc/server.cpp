@@ -3,7 +3,6 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -157,8 +156,7 @@ class GrpcServer final : public HttpServer {
   HttpResponse ending() const { return service_.error(503, "the server ends"); }
 
   void run() {
-    const sched_param none = {};
-    ::sched_setscheduler(0, SCHED_BATCH, &none);  // as the server of HTTP
+    let_others_finish();
     await();
     for (double next_look_s = now_s() + look_every_s;;) {
       void* tag = nullptr;
@@ -244,8 +242,8 @@ class GrpcServer final : public HttpServer {
                          [outbox = outbox_, number = call.number](HttpResponse response) {
                            outbox->put(number, std::move(response));
                          });
-    } catch (const Refusal& refusal) {
-      answer(call, service_.error(refusal.status(), refusal.what()));
+    } catch (const RequestError& fault) {
+      answer(call, service_.error(fault.status(), fault.what()));
     } catch (const std::exception& error) {
       fail(call, error);
     }

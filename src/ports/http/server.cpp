@@ -1,7 +1,6 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -73,14 +72,6 @@ struct Reply {
     return response.has_value();
   }
 };
-
-/// What comes for the calling thread no longer interrupts a thread that computes: it waits for a
-/// free processor, or a short while. Else each response that is ready interrupts the thread that
-/// makes the next one ready. Where the system refuses it, only speed is lost.
-void let_others_finish() {
-  const sched_param none = {};
-  ::sched_setscheduler(0, SCHED_BATCH, &none);
-}
 
 /// A request that is still coming, and then its answer.
 struct Incoming {

@@ -2,12 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <new>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 
 namespace lockstep::cpu {
 
@@ -63,10 +61,7 @@ const dnnl::engine& engine() {
 }
 
 void require_room_for_kernels() {
-  constexpr std::size_t bytes = std::size_t{32} << 20;  // a unit's code has some pieces of 256 KB
-  void* room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) throw std::bad_alloc();
-  ::munmap(room, bytes);
+  require_room(std::size_t{32} << 20);  // a unit's code has some pieces of 256 KB
 }
 
 dnnl::primitive_attr user_scratchpad() {

@@ -1,0 +1,15 @@
+#include "lockstep/base/room.hpp"
+
+#include <sys/mman.h>
+
+#include <new>
+
+namespace lockstep {
+
+void require_room(std::size_t bytes) {
+  void* room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  ::munmap(room, bytes);
+}
+
+}  // namespace lockstep
