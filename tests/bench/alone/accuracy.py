@@ -1,9 +1,11 @@
 """What ways to agree on gradients, and rules for large batches, cost in accuracy: ResNet-20 on
-CIFAR-10 with each, several seeds. Seconds do not matter here, so the machine may be busy.
+CIFAR-10 with each, several seeds, in the first of PRECISIONS. Seconds do not matter here, so the
+machine may be busy.
 
-Large batches accumulate the same micro-batches of 32 rows a rank as batches of 128. TRAININGS=pilot
-first tries each rule's learning rates with a seed that the measurement does not use; the rows of
-large batches then take the best ones. Each finished training is a line of
+Ways to agree train on four ranks with 32 rows each. Large batches accumulate micro-batches of 128
+rows on one rank, as the training that they are compared with has them. TRAININGS=pilot first tries
+each rule's learning rates in half as many epochs, with a seed that the measurement does not use;
+the rows of large batches then take the best ones. Each finished training is a line of
 $BUILD/bench/accuracy.jsonl, and a training that has a line there does not run again: remove the
 file after a change of the program that matters."""
 import json
@@ -24,7 +26,10 @@ COLUMNS = ['training', 'top-1 of each seed', 'mean', 'compared with', 'points le
 ARCHIVE = contenders.HERE.parent.parent.parent / 'shared' / 'cifar10' / 'cifar10-jpeg.tar.gz'
 RECIPE = contenders.HERE.parent.parent / 'jobs' / 'configs' / 'cifar10.toml'
 RANKS, EPOCHS, BATCH = 4, 10, 128
-PILOT_SEED = 1000
+PILOT_SEED, PILOT_EPOCHS = 1000, 5
+THREADS = 2  # of one rank
+KEYS = ('precision', 'ranks', 'epochs', 'seed', 'options', 'recipe')
+SMALL = f'sgd {BATCH}'
 TRAININGS = {
     'fp32': (),
     'bf16': ('--comm.wire', 'bf16'),
@@ -60,60 +65,75 @@ def pack(folder):
     return packed
 
 
-def top1(packed, run, seed, options):
-    """Of the last epoch."""
-    contenders.call([*contenders.mpirun(), '--oversubscribe', '--bind-to', 'none', '-np', RANKS,
-                     contenders.program(), 'train', '--config', RECIPE, '--data.train',
-                     packed / 'train', '--data.val', packed / 'val', '--epochs', EPOCHS,
-                     '--threads', 1, '--seed', seed, '--out', run, *options])
-    lines = [json.loads(line) for line in (run / 'metrics.jsonl').read_text().splitlines()]
-    return [line['val_top1'] for line in lines if line['kind'] == 'epoch'][-1]
+class Setting:
+    """What all trainings share."""
 
+    def __init__(self, precision):
+        self.precision = precision
+        self.finished = Finished('accuracy', KEYS)
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
+        self.packed = None
 
-def find_top(finished, seed, options):
-    """Top-1 of a training that ended before, or None."""
-    one = finished.find(seed=seed, options=list(options), recipe=RECIPE.read_text())
-    return one and one['top1']
+    def key(self, ranks, epochs, seed, options):
+        return {'precision': self.precision, 'ranks': ranks, 'epochs': epochs, 'seed': seed,
+                'options': list(options), 'recipe': RECIPE.read_text()}
 
+    def find(self, *key):
+        """Top-1 of a training that ended before, or None."""
+        one = self.finished.find(**self.key(*key))
+        return one and one['top1']
 
-def train(setting, name, seed, options):
-    """Top-1 of the training, which runs only when it has not ended before."""
-    packed, folder, finished = setting
-    top = find_top(finished, seed, options)
-    if top is None:
-        run = folder / f'{name}-{seed}'.replace(' ', '-')
-        top = top1(packed, run, seed, options)
-        finished.add(training=name, seed=seed, options=list(options), top1=top,
-                     recipe=RECIPE.read_text())
+    def train(self, name, *key):
+        """Top-1 of the training, which runs only when it has not ended before."""
+        top = self.find(*key)
+        if top is None:
+            top = self.top1(*key)
+            self.finished.add(training=name, top1=top, **self.key(*key))
+        contenders.progress(f'{name}, seed {key[2]}: {100 * top:.2f} %')
+        return top
+
+    def top1(self, ranks, epochs, seed, options):
+        """Of the last epoch."""
+        self.packed = self.packed or pack(self.folder)
+        run = self.folder / 'run'
+        start = ([*contenders.mpirun(), '--oversubscribe', '--bind-to', 'none', '-np', ranks]
+                 if ranks > 1 else [])
+        contenders.call([*start, contenders.program(), 'train', '--config', RECIPE,
+                         '--data.train', self.packed / 'train', '--data.val', self.packed / 'val',
+                         '--precision', self.precision, '--epochs', epochs,
+                         '--threads', 1 if ranks > 1 else THREADS, '--seed', seed,
+                         '--out', run, *options])
+        lines = [json.loads(line) for line in (run / 'metrics.jsonl').read_text().splitlines()]
         shutil.rmtree(run)
-    contenders.progress(f'{name}, seed {seed}: {100 * top:.2f} %')
-    return top
+        return [line['val_top1'] for line in lines if line['kind'] == 'epoch'][-1]
 
 
 def pilot(setting):
     for batch in LARGE:
         for rule, rates in RATES.items():
             for rate in rates:
-                train(setting, f'pilot {rule} {batch} {rate}', PILOT_SEED, large(rule, batch, rate))
+                setting.train(f'pilot {rule} {batch} {rate}', 1, PILOT_EPOCHS, PILOT_SEED,
+                              large(rule, batch, rate))
 
 
-def chosen_rate(finished, rule, batch):
+def chosen_rate(setting, rule, batch):
     """The pilot's best rate, or None before all of its trainings with this rule have ended."""
-    tops = {rate: find_top(finished, PILOT_SEED, large(rule, batch, rate))
+    tops = {rate: setting.find(1, PILOT_EPOCHS, PILOT_SEED, large(rule, batch, rate))
             for rate in RATES[rule]}
     return None if None in tops.values() else max(tops, key=tops.get)
 
 
-def trainings(finished, report):
-    """Name to options, of all that can be measured now."""
-    all_of = dict(TRAININGS)
+def trainings(setting, report):
+    """Name to ranks and options, of all that can be measured now."""
+    all_of = {name: (RANKS, options) for name, options in TRAININGS.items()}
+    all_of[SMALL] = 1, ()
     for batch in LARGE:
         for rule in RATES:
-            rate = chosen_rate(finished, rule, batch)
+            rate = chosen_rate(setting, rule, batch)
             if rate is None:
                 report['notes'].append(f'{rule} {batch}: no pilot yet (TRAININGS=pilot).')
             else:
-                all_of[f'{rule} {batch}'] = large(rule, batch, rate)
+                all_of[f'{rule} {batch}'] = 1, large(rule, batch, rate)
                 if rate in (RATES[rule][0], RATES[rule][-1]):
                     report['notes'].append(f'{rule} {batch}: the best rate of the pilot, {rate}, '
                                            'is the first or last one: widen RATES.')
@@ -122,20 +142,19 @@ def trainings(finished, report):
 
 def compared(name, means):
     """What the training is compared with, and by how many points it may be below."""
-    if name in TARGETS:
-        return 'fp32', f'at most {TARGETS[name]}'
+    if name in TRAININGS:
+        return ('fp32', f'at most {TARGETS[name]}') if name in TARGETS else (None, '')
+    if name == SMALL:
+        return None, ''
     rule, _, batch = name.partition(' ')
-    if not batch or name in TRAININGS or rule == 'sgd':
-        return ('fp32', '') if name != 'fp32' else (None, '')
     rivals = [f'{one} {batch}' for one in RATES if one != 'sgd']
-    best = means[name] == max(means[one] for one in rivals if one in means)
-    if batch == '4096':
-        return 'fp32', 'at most 2' if best else ''
+    best = rule != 'sgd' and means[name] == max(means[one] for one in rivals if one in means)
+    if batch == '4096' or rule == 'sgd':
+        return SMALL, 'at most 2' if best else ''
     return f'sgd {batch}', 'at most -3' if best else ''
 
 
 def rows(tops):
-    """SGD with batches of 128 is the row fp32."""
     means = {name: 100 * statistics.mean(seeds) for name, seeds in tops.items() if seeds}
     for name, mean in means.items():
         other, target = compared(name, means)
@@ -148,20 +167,18 @@ def measure(asked, report):
     if not ARCHIVE.exists():
         report['notes'].append(f'{ARCHIVE} is not there: nothing was measured.')
         return
-    finished = Finished('accuracy', ('seed', 'options', 'recipe'))
-    finished.note(report)
-    folder = pathlib.Path(tempfile.mkdtemp(dir=contenders.build() / 'bench'))
+    setting = Setting(asked['precisions'][0])
+    setting.finished.note(report)
     load = machine.OtherLoad()
     tops = {}
     try:
-        setting = pack(folder), folder, finished
         chosen = [name for name in os.environ.get('TRAININGS', '').split(',') if name]
         if 'pilot' in chosen:
             pilot(setting)
             chosen.remove('pilot')
             if not chosen:
                 return
-        known = trainings(finished, report)
+        known = trainings(setting, report)
         for name in chosen:
             if name not in known:
                 raise contenders.Failure(f'TRAININGS: "{name}" does not exist; choose from pilot, '
@@ -169,9 +186,10 @@ def measure(asked, report):
         tops = {name: [] for name in chosen or known}
         for seed in range(1, asked['rounds'] + 1):
             for name in tops:
-                tops[name].append(train(setting, name, seed, known[name]))
+                ranks, options = known[name]
+                tops[name].append(setting.train(name, ranks, EPOCHS, seed, options))
     finally:
         report['other_load'].append(round(load.cores(), 2))
         report['rounds'].append(tops)
         report['rows'] += rows(tops)
-        shutil.rmtree(folder)
+        shutil.rmtree(setting.folder)
