@@ -44,7 +44,6 @@ class Examination {
   std::unique_ptr<train::Trainer> examine_norms();
   void examine_wire(train::Trainer& whole, train::Trainer& small);
   void examine_skew(train::Trainer& small, train::Trainer& silent);
-  SlowCause rest_of_wait(const Estimate& cost);
   double agreement_ms();
   void judge_stolen(std::size_t rank);
   void explain(std::size_t rank, double ms);

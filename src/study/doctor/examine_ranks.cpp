@@ -188,8 +188,11 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
   const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
   found.difference = less(found.difference, usual_ms - Turns::average(alone_ms));
-  // What is left counts on its own when it is a fifth of the whole.
-  const double rest_ms = found.difference.ms - late_ms, least_ms = 0.2 * found.difference.ms;
+  // What is left counts on its own when it is a fifth of the whole, or the network's.
+  const double rest_ms = found.difference.ms - late_ms, agreement = agreement_ms();
+  const bool network = agreement >= least_latency_share * rest_ms;
+  const bool apart =
+      rest_ms >= (network ? least_share * diagnosis_.step_ms : 0.2 * found.difference.ms);
   if (late_ms >= 0.5 * found.difference.ms || late_ms >= least_share * diagnosis_.step_ms) {
     late_ = Late{diagnosis_.findings.size(), rank};
     const std::string& host = posts_.at(rank).host;
@@ -197,30 +200,24 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
          .what = fmt::format("waiting for a slow rank: rank {} on {} computes {:.2f} ms a step, "
                              "usual are {:.2f}",
                              rank, host, *slow, usual_ms),
-         .cost = less(found.difference, rest_ms >= least_ms ? rest_ms : 0),
+         .cost = less(found.difference, apart ? rest_ms : 0),
          .not_measured = {},
          .change = fmt::format("look at {} (lockstep preflight)", host)});
-    if (rest_ms < least_ms) return;
+    if (!apart) return;
   }
-  add(rest_of_wait(less(found.difference, late_ ? late_ms : 0)));
-}
-
-/// What ranks wait for besides one that is slow.
-SlowCause Examination::rest_of_wait(const Estimate& cost) {
-  SlowCause finding{.reason = SlowReason::communication,
-                    .what = "waiting for other ranks, which are late in turns",
-                    .cost = cost,
-                    .not_measured = {},
-                    .change = {}};
-  const double agreement = agreement_ms();
-  if (agreement >= least_latency_share * cost.ms) {
-    finding.what = fmt::format(
+  SlowCause rest{.reason = SlowReason::communication,
+                 .what = "waiting for other ranks, which are late in turns",
+                 .cost = less(found.difference, late_ ? late_ms : 0),
+                 .not_measured = {},
+                 .change = {}};
+  if (network) {
+    rest.what = fmt::format(
         "waiting for the network, not for ranks: even sums of 4 bytes wait, and an agreement of "
         "all ranks alone takes {:.2f} ms",
         agreement);
-    finding.change = "nodes that are nearer to each other, or larger batches for fewer steps";
+    rest.change = "nodes that are nearer to each other, or larger batches for fewer steps";
   }
-  return finding;
+  add(std::move(rest));
 }
 
 /// What the system counted while the training was looked at, a step; without an interval.

@@ -200,13 +200,14 @@ def followed(case):
 def together():
     """A slow rank and a slow network at once; the truth of each is what a step without it takes
     less than with both."""
-    case = dataclasses.replace(CASES['half-speed'], nodes=True)
+    case = Case('', '', (*CLOCK, '--model', 'resnet20', '--batch', 64, '--clock.profile',
+                         'pace.json', '--clock.efficiency', 1), ranks=2, nodes=True, steps=60)
     data = pack(False)
     network = CASES['netem'].fault
 
     def examined(delayed, slow, examine_it):
         fault = network(data) if delayed else faults.nothing()
-        with fault, faults.half_speed_apart(1 if slow else -1) as change:
+        with fault, faults.half_speed_clock(1 if slow else None, 100) as change:
             return examine_it(change)
 
     def measured(delayed, slow):
@@ -215,13 +216,14 @@ def together():
 
     with launcher(case) as launch:
         told = examined(True, True, lambda change: examine(case, launch, change, data, ()))
-        both = measured(True, True)
-        truths = {'slow rank: rank 1': both - measured(True, False),
-                  'network': both - measured(False, True)}
+        both, slow, delayed, neither = (measured(True, True), measured(False, True),
+                                        measured(True, False), measured(False, False))
+        truths = {'slow rank: rank 1': both - delayed, 'network': both - slow}
+        alone = {'slow rank: rank 1': slow - neither, 'network': delayed - neither}
     costs = {what: sum(one['cost']['ms'] for one in told['findings']
                        if one['worth_changing'] and re.search(what, one['what']))
              for what in truths}
-    return {'costs_ms': costs, 'truths_ms': truths,
+    return {'costs_ms': costs, 'truths_ms': truths, 'alone_ms': alone,
             'near': all(abs(costs[what] - truth) <= NEAR_TOGETHER * truth
                         for what, truth in truths.items())}
 
@@ -300,7 +302,8 @@ def summarise(report, ones, advised, pairs, sound):
             f'{one["before"]:.1f} images/s, {one["change"]}: {one["promised"]:.1f} promised, '
             f'{one["real"]:.1f} measured (wanted: within {NEAR_RATE:.0%}).')
     for one in pairs:
-        both = ', '.join(f'{what} {one["costs_ms"][what]:.1f} ms, truth {truth:.1f}'
+        both = ', '.join(f'{what} {one["costs_ms"][what]:.1f} ms, truth {truth:.1f}, '
+                         f'alone {one["alone_ms"][what]:.1f}'
                          for what, truth in one['truths_ms'].items())
         report['notes'].append(f'A slow rank and a slow network together: {both} (wanted: within '
                                f'{NEAR_TOGETHER:.0%}).')

@@ -1,5 +1,6 @@
 """duty.py RANK STOPPED_MS RUNNING_MS COMMAND...: runs the command; on that rank it is stopped again
 and again for so long, as on a core that others use."""
+import contextlib
 import os
 import signal
 import sys
@@ -9,6 +10,8 @@ rank, stopped_ms, running_ms = map(int, sys.argv[1:4])
 own = os.getpid()
 mine = str(rank) == os.environ.get('OMPI_COMM_WORLD_RANK', os.environ.get('SLURM_PROCID'))
 if mine and os.fork() == 0:
+    with contextlib.suppress(OSError):  # for root: it wakes on time
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     while os.getppid() == own:
         try:
             os.kill(own, signal.SIGSTOP)

@@ -1,6 +1,7 @@
 """Makes one thing slow while a command runs. Each fault is a context that gives a function, which
 takes a command and returns the one to start instead of it."""
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -13,6 +14,7 @@ import foreign
 
 MINI_SLURM = contenders.HERE.parent / 'cluster' / 'mini-slurm' / 'mini-slurm'
 CLUSTER = {'MINI_SLURM_ID': '4'}  # 5 to 9 belong to the tests
+PROFILE = contenders.HERE.parent.parent / 'jobs' / 'gpus' / 'a100.json'
 CGROUPS = pathlib.Path('/sys/fs/cgroup')
 
 
@@ -38,11 +40,19 @@ def half_speed(rank, ms=4):
 
 
 @contextlib.contextmanager
-def half_speed_apart(rank):
-    """The same where ranks of several nodes share this machine: each keeps to one core."""
-    with half_speed(rank) as slow:
-        yield lambda command: ['sh', '-c', 'exec taskset -c "$SLURM_PROCID" "$@"', 'sh',
-                               *slow(command)]
+def half_speed_clock(rank, slower):
+    """On a cluster's nodes, devices that wait as long as that many times slower ones than a
+    profile's compute, that rank's twice as long: `--clock.profile pace.json`. A device that is slow
+    does not slow its network, as a process that is stopped does."""
+    profile = json.loads(PROFILE.read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        for one in range(2):
+            pace = slower * (2 if one == rank else 1)
+            (pathlib.Path(folder) / str(one)).mkdir()
+            (pathlib.Path(folder) / str(one) / 'pace.json').write_text(json.dumps(
+                {**profile, 'rates': {key: rate / pace for key, rate in
+                                      profile['rates'].items()}}))
+        yield lambda command: ['sh', '-c', 'cd "$0/$SLURM_PROCID" && exec "$@"', folder, *command]
 
 
 @contextlib.contextmanager
