@@ -127,20 +127,22 @@ LIBS        = $(HOST_LIBS) $(CUDA_LIBS)
 .PHONY: all
 all: $(PROGRAM)  ## build the program into build/ (default)
 
+# What is first decides which copy of an inline function is linked. So the most optimized objects are
+# the archive's first, and the commands come last; tests under sanitizers get copies that are checked.
+OPTIMIZED := $(foreach room,base comm ports/mpi ports/cpu ports/http data pack serve/protocol serve/service serve/batching,$(BUILD)/obj/src/$(room)/%.o)
+WHOLE := -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive
 $(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $(WHOLE) $(APP_OBJ) $(LIBS)
 
 # Created again each time, so that an object whose source was removed does not stay in the archive.
 $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
-	@rm -f $@ && $(AR) rcs $@ $(filter %.o,$^)
+	@rm -f $@ && $(AR) rcs $@ $(filter $(OPTIMIZED),$^) $(filter-out $(OPTIMIZED),$(filter %.o,$^))
 
-# What is first here decides which copy of an inline function is linked: under sanitizers, theirs.
-WHOLE = $(if $(SANITIZE),-Wl$(,)--whole-archive $(LIB) -Wl$(,)--no-whole-archive)
 $(UNIT): $(UNIT_OBJ) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $(WHOLE) $^ $(LIBS)
+	@$(LINK) -o $@ $(if $(SANITIZE),$(WHOLE)) $^ $(LIBS)
 
 $(MPI_TESTS): $(call objects,$(MPI_SRC)) $(LIB)
 	@echo "  link    $@"

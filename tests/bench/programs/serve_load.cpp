@@ -1,8 +1,9 @@
 // Asks `lockstep serve`, or another server of the Open Inference Protocol, as fast as it answers:
 // CLIENTS connections, each with one request at a time of one image of noise, as a binary tensor;
-// next to IDLE connections that hardly ask.
+// next to IDLE connections that hardly ask. With RATE, at random times, that often a second (a
+// Poisson process): then a latency counts from the time at which the request should have been sent.
 //
-//   serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE]
+//   serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE [RATE]]
 //
 // Prints requests/s, the latencies of half, 99 % and all of the requests, and how many cores the
 // clients themselves took, which a server on the same cores does not have.
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -24,6 +26,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -44,6 +47,29 @@ struct Plan {
   std::uint16_t port = 0;
   std::string request;
   double until_s = 0;
+  double rate = 0;  ///< requests a second; 0: as fast as they are answered
+};
+
+/// When requests are due, which are served in turn by the clients that are free.
+class Arrivals {
+ public:
+  explicit Arrivals(const Plan& plan) : plan_(plan), next_s_(now_s()) { step(); }
+  /// The time of one that is due, and takes it.
+  std::optional<double> take() {
+    if (plan_.rate == 0 || next_s_ > now_s() || over()) return std::nullopt;
+    return step();
+  }
+  bool over() const { return plan_.rate == 0 || next_s_ >= plan_.until_s; }
+  double left_s() const { return std::max(0.0, next_s_ - now_s()); }
+
+ private:
+  double step() {
+    const double uniform = draw4(1, 1, ++count_, Draw::synth).word[0] / 4294967296.0;
+    return std::exchange(next_s_, next_s_ - std::log(1 - uniform) / std::max(plan_.rate, 1e-9));
+  }
+  const Plan& plan_;
+  double next_s_;
+  std::uint64_t count_ = 0;
 };
 
 Socket dial(std::uint16_t port) {
@@ -66,9 +92,9 @@ struct Client {
   double began_s = 0;
 };
 
-void ask(Client& client, const Plan& plan) {
+void ask(Client& client, const Plan& plan, double due_s) {
   client.answer.clear();
-  client.began_s = now_s();
+  client.began_s = due_s;
   require(::send(client.socket.get(), plan.request.data(), plan.request.size(), MSG_NOSIGNAL) ==
               static_cast<ssize_t>(plan.request.size()),
           "a request could not be sent");
@@ -89,6 +115,19 @@ bool has_answer(Client& client) {
   return bytes.size() >= head + 4 + std::strtoul(bytes.c_str() + length + 17, nullptr, 10);
 }
 
+/// What comes before the next request is due.
+std::span<epoll_event> wait_for_answers(const Socket& ready, std::span<epoll_event> events,
+                                        const Arrivals& arrivals, bool any_free) {
+  const double wait_s = any_free && !arrivals.over() ? arrivals.left_s() : 60;
+  timespec limit = {};
+  limit.tv_sec = static_cast<time_t>(wait_s);
+  limit.tv_nsec = static_cast<long>(1e9 * (wait_s - static_cast<double>(limit.tv_sec)));
+  const int came =
+      ::epoll_pwait2(ready.get(), events.data(), static_cast<int>(events.size()), &limit, nullptr);
+  require(came > 0 || wait_s < 60, "no answer in a minute");
+  return events.first(static_cast<std::size_t>(std::max(0, came)));
+}
+
 /// Milliseconds of each request. One thread for all clients: what they take of the cores is not
 /// the server's.
 std::vector<double> ask_all(const Plan& plan, std::size_t count) {
@@ -100,20 +139,25 @@ std::vector<double> ask_all(const Plan& plan, std::size_t count) {
     require(::epoll_ctl(ready.get(), EPOLL_CTL_ADD, clients[i].socket.get(), &wanted) == 0,
             "epoll takes no more connections");
   }
-  for (Client& client : clients) ask(client, plan);
+  std::vector<Client*> free;
+  for (Client& client : clients) free.push_back(&client);
   std::vector<double> took_ms;
-  for (std::size_t open = count; open > 0;) {
+  Arrivals arrivals(plan);
+  const bool at_a_rate = plan.rate > 0;
+  while (at_a_rate ? !arrivals.over() || free.size() < count : true) {
+    while (!free.empty()) {
+      const std::optional<double> due = at_a_rate ? arrivals.take() : now_s();
+      if (!due || (!at_a_rate && *due >= plan.until_s)) break;
+      ask(*free.back(), plan, *due);
+      free.pop_back();
+    }
+    if (!at_a_rate && free.size() == count) break;
     epoll_event events[64];
-    const int came = ::epoll_wait(ready.get(), events, std::size(events), 60'000);
-    require(came > 0, "no answer in a minute");
-    for (const epoll_event& event : std::span(events, static_cast<std::size_t>(came))) {
+    for (const epoll_event& event : wait_for_answers(ready, events, arrivals, !free.empty())) {
       Client& client = clients[event.data.u64];
       if (!has_answer(client)) continue;
       took_ms.push_back(1e3 * (now_s() - client.began_s));
-      if (now_s() < plan.until_s)
-        ask(client, plan);
-      else
-        --open;
+      free.push_back(&client);
     }
   }
   return took_ms;
@@ -176,15 +220,18 @@ std::string make_request(const std::string& model, const std::vector<std::uint64
 }
 
 int run(const std::vector<std::string>& words) {
-  require(words.size() == 7 || words.size() == 8,
-          "serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE]");
-  const auto number = [&](std::size_t at) { return parse_count(words[at], "a number", 1, 65535); };
+  require(words.size() >= 7 && words.size() <= 9,
+          "serve_load PORT MODEL HEIGHT WIDTH CHANNELS CLIENTS SECONDS [IDLE [RATE]]");
+  const auto number = [&](std::size_t at) {
+    return parse_count(words[at], "a number", at == 7 ? 0 : 1, 65535);
+  };
   const auto port = static_cast<std::uint16_t>(number(0));
   std::optional<IdleCrowd> idle;
-  if (words.size() == 8) idle.emplace(port, number(7));
+  if (words.size() > 7 && number(7) > 0) idle.emplace(port, number(7));
   const Plan plan{.port = port,
                   .request = make_request(words[1], {number(2), number(3), number(4)}),
-                  .until_s = now_s() + static_cast<double>(number(6))};
+                  .until_s = now_s() + static_cast<double>(number(6)),
+                  .rate = words.size() == 9 ? static_cast<double>(number(8)) : 0};
   const double began_s = now_s(), began_cpu_s = cpu_s();
   std::vector<double> all = ask_all(plan, number(5));
   const double took_s = now_s() - began_s, took_cpu_s = cpu_s() - began_cpu_s;
