@@ -431,7 +431,7 @@ fuzz:  ## fuzz the code that reads files, with sanitizers (SECONDS=5 or RUNS= in
 	  tests/fuzz/run $(TARGETS)
 
 # Without clang, our own driver replaces libFuzzer.
-FUZZ_WITH = $(if $(findstring fuzzer,$(SANITIZE)),$(call objects,$(FUZZED)),\
+FUZZ_WITH = $(if $(findstring fuzzer,$(SANITIZE)),$(call objects,$(FUZZED)) $(BUILD)/build_id.o,\
               $(BUILD)/obj/tests/fuzz/driver.o $(LIB))
 .PHONY: fuzzers
 fuzzers: $(FUZZERS)

@@ -73,7 +73,7 @@ TEST_CASE("rank 0 gets the sums of all ranks' counts, in one message or in many"
   }
 }
 
-TEST_CASE("no message of an evaluation grows with its classes or rows", "[evaluator]") {
+TEST_CASE("no message of an evaluation grows with its classes or rows", "[evaluator][large]") {
   Crowd control;
   constexpr std::size_t row_count = 100'000, at_once = 6400;
   const auto all = train::gather_confusion(control, some_counts(0, row_count), at_once);

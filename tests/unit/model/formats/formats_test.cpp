@@ -113,7 +113,7 @@ TEST_CASE("an ONNX file is found by its ending, or by how it begins when its pro
   CHECK_FALSE(is_weights_file(reading.path));
 }
 
-TEST_CASE("each ResNet is found by its tensors", "[formats]") {
+TEST_CASE("each ResNet is found by its tensors", "[formats][large]") {
   const Reading reading;
   for (const std::string& name : nn::resnet_models()) {
     const nn::ResNetSpec spec = nn::usual_resnet(name, 0, 7);

@@ -143,7 +143,7 @@ std::map<std::string, std::size_t> operators_of(const std::string& file) {
 TEST_CASE(
     "a network's ONNX file computes what the network does, folded or not, from pixels or "
     "normalised values, and says the shape of each value",
-    "[onnx][slow]") {
+    "[onnx][slow][large]") {
   constexpr std::size_t rows = 2;
   for (const nn::Network& network : all_sketches()) {
     const Model model = random_model(network);
