@@ -3,6 +3,7 @@
 # exposed, what a slow node does to others' steps, and whether lockstep simulate says so. Mostly on
 # the clock backend.
 # nightly
+# seconds: 1500
 # waits for Slurm and for slow links
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 4 --cpus 8 --mem 8000
@@ -192,7 +193,6 @@ verdict $? 'at 1 Gb/s each exchange gains what a simulation says, within 15 %'
 # ResNet-20 gathers 19 times in forward and 19 times in backward; each gather passes 2 ms of links,
 # in all 76. Sums that move meanwhile are exposed for less.
 for node in "$node1" "$node2"; do mini shape "$node" delay=1ms; done
-pack_small
 finds_gathers() {
   run srun -N2 --ntasks-per-node=1 --mpi=pmix "$LOCKSTEP" doctor --data.train small/train \
     --batch 16 --threads 1 --data.workers 1 --model-options.norm-ranks 2 --seconds 60 \

@@ -18,16 +18,6 @@ inside()  {                             # inside NAME [nsenter flags] -- CMD...
 delete_link() { [ ! -e "/sys/class/net/$1" ] || ip link del "$1" 2>/dev/null || true; }
 slurm()   { SLURM_CONF=$S/slurm.conf "$@"; }
 
-# As clusters' nodes have it, whatever this machine has. BBR takes the acknowledgements of a rank
-# that computes for a slow network, and then sends slower.
-usual_congestion_control() {
-  local one
-  for one in cubic reno; do
-    { echo "$one" > /proc/sys/net/ipv4/tcp_congestion_control; } 2>/dev/null && return
-  done
-  return 0
-}
-
 # The first process of a node: PID 1 of its PID namespace, which also reaps orphans.
 node_init() {
   local n=$1 outer rest
@@ -48,7 +38,6 @@ node_init() {
   umount -l "$S/node/$n/cg" 2>/dev/null || true
   mount -t proc proc /proc
   { echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; } 2>/dev/null || true
-  usual_congestion_control
   ip link set lo up
   printf '%s' "$outer" > "$S/node/$n/outer.new"
   mv "$S/node/$n/outer.new" "$S/node/$n/outer"
@@ -82,6 +71,10 @@ start_node() {
       ip link set "$v" master "$BR" up
     printf '%s\n' "addr add $(addr "$n")/24 dev eth0" 'link set eth0 up' |
       nsenter -t "$p" -n -- ip -batch -
+    # As clusters' nodes have it, whatever this machine has: BBR takes the acknowledgements of a
+    # rank that computes for a slow network, and then sends slower.
+    nsenter -t "$p" -n -- ip route replace "$NET.0/24" dev eth0 proto kernel scope link \
+      src "$(addr "$n")" congctl cubic 2>/dev/null || true
   fi
   slurmd_alive "$n" && return 0
   p=$(pid_of "init.$n")
