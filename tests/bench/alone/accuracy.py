@@ -41,7 +41,7 @@ TRAININGS = {
 }
 TARGETS = {'bf16': 0.5, 'fp16': 0.5, 'int8': 1.0, 'power-sgd 4': 1.0, 'every 8': 1.0, 'gossip': 1.5}
 LARGE = (4096, 8192)
-RATES = {'sgd': (0.4, 0.8, 1.6, 3.2), 'lars': (4, 8, 16, 32), 'lamb': (0.005, 0.01, 0.02, 0.04),
+RATES = {'sgd': (0.1, 0.2, 0.4, 0.8, 1.6), 'lars': (2, 4, 8, 16), 'lamb': (0.01, 0.02, 0.04),
          'muon': (0.02, 0.05, 0.1, 0.2)}
 WARM_UP = 2  # epochs, for all rules
 
