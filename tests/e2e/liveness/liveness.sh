@@ -20,7 +20,7 @@ begin() {
     --out "$2" "${@:3}" >"$2.log" 2>&1 &
   mpirun=$!
   first_step "$2.log"
-  sleep 0.5  # now each rank has sent a heartbeat
+  sleep 1.5  # now each rank has told of a step: rank 0 tells the others once a second
   rank_pids $mpirun
 }
 
@@ -90,7 +90,7 @@ reduction() {
 # gone PID: there is no such process, or only a zombie.
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.*Z' "/proc/$1/status"; }
 
-# stopped RANK: the whole rank is stopped by SIGSTOP, perhaps before it has told of a step.
+# stopped RANK: the whole rank is stopped by SIGSTOP.
 stopped() {
   local name=stopped$1 other=$((1 - $1))
   begin 2 "$name" "${usual[@]}" --liveness.timeout-s 3
@@ -99,7 +99,7 @@ stopped() {
   ended=$?
   kill -KILL "${pids[$1]}" 2>/dev/null
   finish "$name"
-  ((status != 0 && ended == 0)) && says "missing: rank $1 on .*silent for ([3-9]|1[0-2]) s, last in (step .*|start-up); it is stopped"
+  ((status != 0 && ended == 0)) && says "missing: rank $1 on .*silent for ([3-9]|1[0-2]) s, last in step .*; it is stopped"
   verdict $? "rank $1 is stopped: the other ends on its own and says how long rank $1 was silent, and why"
 }
 stopped_0() { stopped 0; }
@@ -114,7 +114,7 @@ paused_and_killed() {
   sleep 4
   kill -KILL "${pids[$1]}"
   finish "$name"
-  ((status != 0)) && says "missing: rank $1 on $(hostname) \(its process has ended, last in (step|start-up)"
+  ((status != 0)) && says "missing: rank $1 on $(hostname) \(its process has ended, last in step"
   verdict $? "rank $1 is stopped for 4 s and then killed: rank $other says at once that it has ended"
 }
 paused_0() { paused_and_killed 0; }
