@@ -127,9 +127,13 @@ LIBS        = $(HOST_LIBS) $(CUDA_LIBS)
 .PHONY: all
 all: $(PROGRAM)  ## build the program into build/ (default)
 
+# Rooms that compute, and those that each request passes, are optimized more than the rest.
+COMPUTING := base $(if $(SANITIZE),,comm ports/mpi) ports/cpu
+ANSWERING := serve/protocol serve/service serve/batching ports/http
+in_rooms   = $(patsubst %,$(BUILD)/obj/src/%/%.o,$(1))
 # What is first decides which copy of an inline function is linked. So the most optimized objects are
 # the archive's first, and the commands come last; tests under sanitizers get copies that are checked.
-OPTIMIZED := $(foreach room,base comm ports/mpi ports/cpu ports/http data pack serve/protocol serve/service serve/batching,$(BUILD)/obj/src/$(room)/%.o)
+OPTIMIZED := $(call in_rooms,$(COMPUTING) data pack $(ANSWERING))
 WHOLE := -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive
 $(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
@@ -230,9 +234,8 @@ $(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
 $(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS) -Wno-unknown-pragmas
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
-$(foreach room,base $(if $(SANITIZE),,comm ports/mpi) ports/cpu,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(NUMERIC)
-# What each request passes.
-$(foreach room,serve/protocol serve/service serve/batching ports/http,$(BUILD)/obj/src/$(room)/%.o): EXTRA = $(if $(SANITIZE),,-O2)
+$(call in_rooms,$(COMPUTING)): EXTRA = $(NUMERIC)
+$(call in_rooms,$(ANSWERING)): EXTRA = $(if $(SANITIZE),,-O2)
 $(BUILD)/obj/src/ports/grpc/%.o: EXTRA = $(if $(SANITIZE),,-O2) $(GRPC_CFLAGS)
 $(filter $(BUILD)/obj/src/ports/grpc/%,$(LIB_OBJ)): $(GRPC_OBJ:.o=.cc)
 # Pixels must not depend on whether the processor has fused multiplication.
