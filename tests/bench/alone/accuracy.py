@@ -27,7 +27,6 @@ ARCHIVE = contenders.HERE.parent.parent.parent / 'shared' / 'cifar10' / 'cifar10
 RECIPE = contenders.HERE.parent.parent / 'jobs' / 'configs' / 'cifar10.toml'
 RANKS, EPOCHS, BATCH = 4, 10, 128
 PILOT_SEED, PILOT_EPOCHS = 1000, 5
-THREADS = 2  # of one rank
 KEYS = ('precision', 'ranks', 'epochs', 'seed', 'options', 'recipe')
 SMALL = f'sgd {BATCH}'
 TRAININGS = {
@@ -101,7 +100,7 @@ class Setting:
         contenders.call([*start, contenders.program(), 'train', '--config', RECIPE,
                          '--data.train', self.packed / 'train', '--data.val', self.packed / 'val',
                          '--precision', self.precision, '--epochs', epochs,
-                         '--threads', 1 if ranks > 1 else THREADS, '--seed', seed,
+                         '--threads', 1 if ranks > 1 else contenders.THREADS, '--seed', seed,
                          '--out', run, *options])
         lines = [json.loads(line) for line in (run / 'metrics.jsonl').read_text().splitlines()]
         shutil.rmtree(run)

@@ -50,26 +50,28 @@ struct Plan {
   double rate = 0;  ///< requests a second; 0: as fast as they are answered
 };
 
-/// When requests are due, which are served in turn by the clients that are free.
+/// When requests are due, which the clients that are free send.
 class Arrivals {
  public:
-  explicit Arrivals(const Plan& plan) : plan_(plan), next_s_(now_s()) { step(); }
+  explicit Arrivals(const Plan& plan) : plan_(plan), next_s_(now_s() + gap_s()) {}
   /// The time of one that is due, and takes it.
   std::optional<double> take() {
-    if (plan_.rate == 0 || next_s_ > now_s() || over()) return std::nullopt;
-    return step();
+    if (plan_.rate == 0) next_s_ = now_s();
+    if (over() || left_s() > 0) return std::nullopt;
+    return std::exchange(next_s_, next_s_ + gap_s());
   }
-  bool over() const { return plan_.rate == 0 || next_s_ >= plan_.until_s; }
+  bool over() const { return next_s_ >= plan_.until_s; }
   double left_s() const { return std::max(0.0, next_s_ - now_s()); }
 
  private:
-  double step() {
+  double gap_s() {
+    if (plan_.rate == 0) return 0;
     const double uniform = draw4(1, 1, ++count_, Draw::synth).word[0] / 4294967296.0;
-    return std::exchange(next_s_, next_s_ - std::log(1 - uniform) / std::max(plan_.rate, 1e-9));
+    return -std::log(1 - uniform) / plan_.rate;
   }
   const Plan& plan_;
-  double next_s_;
   std::uint64_t count_ = 0;
+  double next_s_;
 };
 
 Socket dial(std::uint16_t port) {
@@ -143,15 +145,14 @@ std::vector<double> ask_all(const Plan& plan, std::size_t count) {
   for (Client& client : clients) free.push_back(&client);
   std::vector<double> took_ms;
   Arrivals arrivals(plan);
-  const bool at_a_rate = plan.rate > 0;
-  while (at_a_rate ? !arrivals.over() || free.size() < count : true) {
+  for (;;) {
     while (!free.empty()) {
-      const std::optional<double> due = at_a_rate ? arrivals.take() : now_s();
-      if (!due || (!at_a_rate && *due >= plan.until_s)) break;
+      const std::optional<double> due = arrivals.take();
+      if (!due) break;
       ask(*free.back(), plan, *due);
       free.pop_back();
     }
-    if (!at_a_rate && free.size() == count) break;
+    if (free.size() == count && arrivals.over()) return took_ms;
     epoll_event events[64];
     for (const epoll_event& event : wait_for_answers(ready, events, arrivals, !free.empty())) {
       Client& client = clients[event.data.u64];
@@ -160,7 +161,6 @@ std::vector<double> ask_all(const Plan& plan, std::size_t count) {
       free.push_back(&client);
     }
   }
-  return took_ms;
 }
 
 /// Keeps connections busy with nothing: each asks once in a few seconds, so that it stays.
