@@ -241,9 +241,9 @@ TEST_CASE("a step's floors are those of the tape's steps, in their order, and of
   cuda::CudaDevice device(0);
   cuda::ConvPlanner planner(device.compute());
   const GpuRates rates = cuda::measure_rates(device, planner, 32);
-  CHECK(rates.bandwidth == Approx(2 * 32 * 32 * 32 * sizeof(float) * 1e3));  // in 1 ms, as each lap
+  CHECK(rates.bandwidth == Approx(2 * 32 * 32 * 32 * sizeof(float) * 1e4));  // ten in a lap of 1 ms
   for (const Precision p : {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16})
-    CHECK(rates.of(p) == Approx(2.0 * 32 * 32 * 32 * 32 * 1e3));
+    CHECK(rates.of(p) == Approx(2.0 * 32 * 32 * 32 * 32 * 1e4));
   const auto floors = cuda::floors(c.network, cuda::plan_program(c.network, spec, planner), rates);
 
   const auto backend = make_cuda_backend(0);

@@ -116,17 +116,20 @@ class Rehearsal {
     const PlannedUnit& p = plan_.units[u];
     if (p.unit.kind == UnitKind::image || p.unit.kind == UnitKind::send) return;
     if (p.unit.kind == UnitKind::head) read(p.head.pooled, 16, "pooled", u);
-    const bool fused = p.unit.kind == UnitKind::norm && p.value == nowhere;
+    const bool fused =
+        p.unit.kind == UnitKind::norm && sums_of_gradient(plan_, p) != nowhere;
     read_gradients(u);
     if (p.unit.kind == UnitKind::receive)
       write(plan_.received.gradients, p.gradients.size() * size(p), "received gradients", u);
-    if (fused) read(plan_.units[p.unit.readers[0]].gradient_sums, 20 * channels(p), "sums", u);
+    if (fused) read(sums_of_gradient(plan_, p), 20 * channels(p), "sums", u);
     if (p.unit.kind == UnitKind::conv || p.unit.kind == UnitKind::norm) read_value(p.unit.input);
     if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip) read_value(u);
     if (p.unit.kind == UnitKind::norm) read(p.extra, 36 * channels(p), "moments", u);
     if (p.unit.kind == UnitKind::max_pool) read(p.extra, p.shape.count(), "index", u);
-    if (p.gradient_sums != nowhere)
+    if (p.gradient_sums != nowhere) {
+      read_value(plan_.units[p.unit.input].unit.input);
       write(p.gradient_sums, 20 * channels(plan_.units[p.unit.input]), "sums", p.unit.input);
+    }
     if (p.unit.skip) write(p.skip_gradient, size(p), "gradient", u);
     if (p.input_gradient != nowhere)
       write(p.input_gradient, size(plan_.units[p.unit.input]), "gradient", u);

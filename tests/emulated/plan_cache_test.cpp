@@ -1,14 +1,19 @@
 // Engines chosen by measuring, and the file that keeps the choices.
 #include "ports/cuda/plan/engines/plan_cache.hpp"
 
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
 #include <set>
 
 #include "lockstep/base/files/files.hpp"
+#include "ports/cuda/plan/fusion.hpp"
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
+#include "tests/gpu/compiled.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/networks/sketch.hpp"
 
@@ -34,6 +39,18 @@ struct Offered {
   std::vector<std::size_t> measured;
   EngineList list;
 };
+
+/// What makes a convolution take a fusion wherever it can.
+ConvTuning preferring(const ConvFusion& wanted, PlanCache& cache) {
+  return {cache,
+          [=](const ConvRequest& request, const ConvPlan&) {
+            const ConvFusion& fusion = request.fusion;
+            return 1. + (fusion.normalised && !wanted.normalised ? 9 : 0) +
+                   (fusion.sums && !wanted.sums ? 9 : 0) +
+                   (fusion.norm_gradient && !wanted.norm_gradient ? 9 : 0);
+          },
+          [](NormPart, std::size_t, std::size_t, Precision) { return 1.; }};
+}
 
 }  // namespace
 
@@ -117,9 +134,10 @@ TEST_CASE("a program that asks for it takes the engines that are measured fastes
     if (tuned)
       planner.tune_by(ConvTuning{cache, [&](const ConvRequest& request, const ConvPlan& plan) {
                                    ++timed;
-                                   CHECK(timer.seconds(request, plan) == Approx(1e-3));
+                                   CHECK(timer.seconds(request, plan) == Approx(1e-4));
                                    return plan.engine() == "engine 5" ? 1.0 : 2.0;
-                                 }});
+                                 },
+                                 {}});
     const ProgramPlan plan = plan_program(c.network, spec, planner);
     cache.save();
     std::set<std::string> found;
@@ -134,4 +152,98 @@ TEST_CASE("a program that asks for it takes the engines that are measured fastes
   const std::size_t before = timed;
   CHECK(engines(true) == std::set<std::string>{"engine 5"});
   CHECK(timed == before);  // all choices come from the file
+}
+
+TEST_CASE("a tuned program fuses the parts of batch norms that measure faster, and remembers them",
+          "[plan]") {
+  const test::Folder folder;
+  const auto file = folder.path / "plans.txt";
+  const Case c(bottlenecks(), 2, 5);
+  ProgramSpec spec;
+  spec.batch = 2;
+  spec.precision = Precision::fp16;
+  spec.fuse_norms = true;
+  spec.plan_cache = file.string();
+  CudaDevice device(0);
+  PlanTimer timer(device);
+  std::size_t timed = 0;
+  // What a part costs in the convolution and, of 1, in a kernel of its own.
+  const auto parts = [&](double forward, double gradient) {
+    ConvPlanner planner(device.compute());
+    PlanCache cache(file, "a card");
+    planner.tune_by(ConvTuning{
+        cache,
+        [&](const ConvRequest& request, const ConvPlan&) {
+          return 1 + (request.fusion.sums ? forward : 0) +
+                 (request.fusion.norm_gradient ? gradient : 0);
+        },
+        [&](NormPart part, std::size_t rows, std::size_t channels, Precision precision) {
+          ++timed;
+          const cuda::Matrix shape{rows, static_cast<int>(channels)};
+          CHECK(timer.seconds(part, shape, storage_of(precision)) == Approx(1e-4));
+          return 1.0;
+        }});
+    std::string text;
+    for (const bool again : {false, true}) {
+      const ProgramPlan plan = plan_program(c.network, spec, planner);
+      std::set<std::string> found;
+      for (const PlannedUnit& unit : plan.units)
+        if (unit.unit.kind == UnitKind::conv) found.insert(to_string(unit.conv->fusion));
+      const std::string all = fmt::format("{}", fmt::join(found, "; "));
+      if (again) CHECK(all == text);  // without measuring
+      text = all;
+      planner.tune_by(std::nullopt);
+    }
+    cache.save();
+    return text;
+  };
+  CHECK(parts(0.5, 2) == "applied, sums; sums");
+  const std::size_t before = timed;
+  CHECK(before > 0);
+  CHECK(parts(2.5, 0.5) == "applied, sums; sums");  // all choices come from the file
+  CHECK(timed == before);
+  std::filesystem::remove(file);
+  CHECK(parts(2.5, 0.5) == "apart; gradient");
+  std::filesystem::remove(file);
+  CHECK(parts(1.5, 0.5) == "apart; applied, sums, gradient");
+}
+
+TEST_CASE("whichever parts of batch norms are fused, a step's gradients are the same", "[plan]") {
+  const test::Folder folder;
+  const Case c(bottlenecks(), 2 * compiled::rows, 5);
+  const std::string site = gpu()->description();
+  const auto gradients = [&](const compiled::How& how) {
+    compiled::Ready ready(c.network, c, how);
+    ready.load(c, 0);
+    ready.run(ready.program->forward());
+    ready.run(ready.program->backward(false));
+    return ready.gradients();
+  };
+  const auto apart = gradients({.precision = Precision::fp16});
+  std::size_t chosen = 0;
+  for (const ConvFusion wanted : {ConvFusion{true, true, true}, {true, true, false},
+                                  {false, true, true}, {false, false, true}, {false, true, false}}) {
+    const auto file = folder.path / (std::to_string(chosen++) + ".txt");
+    CudaDevice device(0);
+    ConvPlanner planner(device.compute());
+    PlanCache cache(file, site);
+    planner.tune_by(preferring(wanted, cache));
+    ProgramSpec spec;
+    spec.batch = compiled::rows;
+    spec.precision = Precision::fp16;
+    spec.fuse_norms = spec.deterministic = true;
+    spec.plan_cache = file.string();
+    const ProgramPlan plan = plan_program(c.network, spec, planner);
+    cache.save();
+    INFO(to_string(wanted));
+    CHECK(std::count_if(plan.units.begin(), plan.units.end(), [&](const PlannedUnit& unit) {
+            return unit.conv && unit.conv->fusion == wanted;
+          }) > 3);
+    const auto fused = gradients(
+        {.precision = Precision::fp16, .fused = true, .plan_cache = file.string()});
+    for (const auto& [name, values] : apart) {
+      INFO(name);
+      CHECK(test::distance(fused.at(name), {values.begin(), values.end()}) < 0.05);
+    }
+  }
 }

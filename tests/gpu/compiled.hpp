@@ -26,6 +26,7 @@ struct How {
   bool fused = false;
   Recompute recompute = {};
   std::size_t slots = 1;
+  std::string plan_cache = {};
 };
 
 inline Recompute segments(std::size_t number) {
@@ -42,6 +43,7 @@ struct Ready {
     spec.fuse_norms = how.fused;
     spec.recompute = how.recompute;
     spec.slots = how.slots;
+    spec.plan_cache = how.plan_cache;
     spec.deterministic = true;
     spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
     program = backend->compile(network, spec, *parameters);

@@ -1,6 +1,7 @@
 // Which parts of the neighbouring batch norms the convolutions compute: decided without a GPU.
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <limits>
 
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -68,22 +69,26 @@ TEST_CASE("fused, a step needs less memory and moves less", "[cuda]") {
   }
 }
 
-TEST_CASE("where no engine applies a batch norm, the convolution makes the sums or nothing",
-          "[cuda]") {
+TEST_CASE("each convolution takes the fusion that costs least", "[cuda]") {
   const auto units = lower(nn::resnet(nn::usual_resnet("resnet18", 0, 0)));
-  const auto count = [&](const CanFuse& possible) {
-    std::size_t applied = 0, sums = 0;
-    for (const ConvFusion& fusion : fuse_norms(units, possible)) {
-      applied += fusion.normalised ? 1 : 0;
-      sums += fusion.sums ? 1 : 0;
+  const auto count = [&](const FusionCost& cost) {
+    std::vector<std::size_t> parts(3);
+    for (const ConvFusion& fusion : fuse_norms(units, cost)) {
+      parts[0] += fusion.normalised ? 1 : 0;
+      parts[1] += fusion.sums ? 1 : 0;
+      parts[2] += fusion.norm_gradient ? 1 : 0;
       CHECK((fusion.sums || !fusion.normalised));
     }
-    return std::pair(applied, sums);
+    return parts;
   };
-  CHECK(count([](std::size_t, const ConvFusion&) { return true; }) ==
-        std::pair<std::size_t, std::size_t>(8, 20));
-  CHECK(count([](std::size_t, const ConvFusion& f) { return !f.normalised; }) ==
-        std::pair<std::size_t, std::size_t>(0, 20));
-  CHECK(count([](std::size_t, const ConvFusion&) { return false; }) ==
-        std::pair<std::size_t, std::size_t>(0, 0));
+  using Parts = std::vector<std::size_t>;
+  const double never = std::numeric_limits<double>::infinity();
+  CHECK(count([](std::size_t, const ConvFusion&) { return 1.; }) == Parts{8, 20, 8});
+  CHECK(count([&](std::size_t, const ConvFusion& f) { return f.normalised ? never : 1; }) ==
+        Parts{0, 20, 8});
+  CHECK(count([](std::size_t, const ConvFusion& f) { return f.norm_gradient ? 3. : 2.; }) ==
+        Parts{8, 20, 0});
+  CHECK(count([](std::size_t, const ConvFusion& f) { return f.sums ? 2. : 1.; }) ==
+        Parts{0, 0, 8});
+  CHECK(count([&](std::size_t, const ConvFusion&) { return never; }) == Parts{0, 0, 0});
 }

@@ -49,8 +49,8 @@ class CudaDevice final : public device::Device {
   std::unique_ptr<device::Repeater> make_repeater() override;
   const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }
   void mark_progress(std::uint64_t number) override;
-  /// Puts the work of `run` into the compute stream several times; returns the seconds of the
-  /// fastest run.
+  /// Records the work of `run` ten times in a row and repeats that; returns the seconds of one run
+  /// of the fastest repetition. Throws Error when it cannot be recorded.
   double fastest_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }
   int ordinal() const { return ordinal_; }

@@ -147,7 +147,7 @@ void convolve(const ConvRequest& request, const ConvOperands& op) {
   std::vector<float> x(s.input_count()), w(s.weight_count()), y(s.output_count());
   const ConvFusion& fusion = request.fusion;
   if (!backward) x = read(op.x, x.size(), storage);
-  if (!backward && fusion.normalised) normalise(s, op.norm, x);
+  if (fusion.normalised) normalise(s, op.norm, x);
   if (request.pass != Pass::weight_gradient) w = read(op.w, w.size(), storage);
   if (request.pass != Pass::forward) y = read(op.y, y.size(), storage);
   const auto mutated = [](const void* data) { return const_cast<void*>(data); };
@@ -166,7 +166,7 @@ void convolve(const ConvRequest& request, const ConvOperands& op) {
         for (std::size_t k = 0; k < s.outputs; ++k)
           add(y[out + k], &w[at + k * s.channels], s.channels, &x[in]);
       });
-      if (fusion.normalised)
+      if (fusion.norm_gradient)
         return end_before_relu(s, storage, op.norm, read(op.x, s.input_count(), storage), x);
       return write(x, storage, mutated(op.x));
     case Pass::weight_gradient:

@@ -125,9 +125,8 @@ class Costs {
   StepCost norm_gradient(const PlannedUnit& p, const nn::NodeCost& cost,
                          double more_readers) const {
     StepCost gradient = step(p.unit.name + " gradient", cost.data_gradient);
-    // After a convolution that applied the batch norm, only the input's gradient remains to be
-    // made.
-    if (p.value == nowhere) return gradient;
+    // After a convolution that made the sums, only the input's gradient remains to be made.
+    if (sums_of_gradient(plan_, p) != nowhere) return gradient;
     gradient.flops += cost.weight_gradient.operations;
     gradient.bytes += cost.weight_gradient.bytes();
     // Sums over x and g; then dx from them. After a sum, z shows where the ReLU let values through,
@@ -137,11 +136,10 @@ class Costs {
     return gradient;
   }
 
-  /// A fused data gradient ends before the previous ReLU and also reads the input of its batch
-  /// norm.
+  /// A data gradient that ends before the previous ReLU also reads the input of its batch norm.
   StepCost data_gradient(const PlannedUnit& p, std::string name, const nn::NodeCost& cost) const {
     StepCost whole = step(p, std::move(name), cost.data_gradient);
-    if (p.conv->fusion.normalised) whole.bytes += value_bytes(plan_.units[p.unit.input]);
+    if (p.conv->fusion.norm_gradient) whole.bytes += value_bytes(plan_.units[p.unit.input]);
     return whole;
   }
 

@@ -1,30 +1,161 @@
 #include "ports/cuda/plan/fusion.hpp"
 
+#include <fmt/core.h>
+
+#include <array>
+#include <exception>
+#include <limits>
+#include <map>
+
+#include "ports/cuda/plan/plan.hpp"
+
 namespace lockstep::cuda {
 
 namespace {
 
+constexpr double impossible = std::numeric_limits<double>::infinity();
+
 /// True when nothing else needs this unit's value, so that its only reader can compute it as it
 /// reads.
-bool applied_by_its_reader(const Unit& norm) {
+bool applicable(const Unit& norm) {
   return norm.kind == UnitKind::norm && norm.relu && !norm.skip && norm.readers.size() == 1;
 }
 
+/// All fusions, those that fuse more first. No engine can normalise its input without making the
+/// sums of its output.
+std::vector<ConvFusion> fusions_of(bool is_applicable) {
+  std::vector<ConvFusion> all;
+  for (const ConvFusion& forward : {ConvFusion{true, true}, ConvFusion{false, true}, ConvFusion{}})
+    for (const bool norm_gradient : {true, false})
+      if (is_applicable || !(forward.normalised || norm_gradient))
+        all.push_back({forward.normalised, forward.sums, norm_gradient});
+  return all;
+}
+
+class Chooser {
+ public:
+  Chooser(const nn::Network& network, const std::vector<Unit>& units,
+          const backend::ProgramSpec& spec, ConvPlanner& planner)
+      : network_(network), units_(units), spec_(spec), planner_(planner) {}
+
+  std::vector<ConvFusion> run() {
+    return fuse_norms(units_, [&](std::size_t u, const ConvFusion& fusion) {
+      if (const ConvFusion* known = find(u)) return fusion == *known ? 0. : impossible;
+      return planner_.tuning() ? seconds(u, fusion) : parts_apart(u, fusion);
+    });
+  }
+
+  /// Keeps what was measured.
+  void keep(const std::vector<ConvFusion>& chosen) {
+    const ConvTuning* tuning = planner_.tuning();
+    for (std::size_t u = 0; u < units_.size() && tuning; ++u)
+      if (units_[u].kind == UnitKind::conv && !find(u)) {
+        planner_.fusions()[name_of(u)] = chosen[u];
+        tuning->cache.keep(name_of(u), to_string(chosen[u]));
+      }
+  }
+
+ private:
+  std::vector<ConvRequest> requests(std::size_t u, const ConvFusion& fusion) const {
+    return conv_requests(network_, units_[u], units_[units_[u].input], spec_, fusion);
+  }
+  std::string name_of(std::size_t u) const {
+    return fmt::format("batch norms next to the {}{}", describe(requests(u, {}).at(0)),
+                       applicable(units_[units_[u].input]) ? ", one before it" : "");
+  }
+
+  /// What was chosen before, in this process or, while tuned, in another.
+  const ConvFusion* find(std::size_t u) {
+    const std::string name = name_of(u);
+    const auto known = planner_.fusions().find(name);
+    if (known != planner_.fusions().end()) return &known->second;
+    if (!planner_.tuning()) return nullptr;
+    const std::string kept = planner_.tuning()->cache.find(name);
+    for (const ConvFusion& fusion : fusions_of(applicable(units_[units_[u].input])))
+      if (kept == to_string(fusion) && seconds_of_passes(u, fusion, false) < impossible)
+        return &(planner_.fusions()[name] = fusion);
+    return nullptr;
+  }
+
+  /// The sum over the passes, or 0 without `measured`; infinite where one has no engine.
+  double seconds_of_passes(std::size_t u, const ConvFusion& fusion, bool measured) {
+    double sum = 0;
+    for (const ConvRequest& request : requests(u, fusion))
+      sum += measured                     ? seconds_of(request)
+             : planner_.possible(request) ? 0
+                                          : impossible;
+    return sum;
+  }
+
+  double seconds_of(const ConvRequest& request) {
+    const auto [known, is_new] = seconds_.try_emplace(request, impossible);
+    if (!is_new || !planner_.possible(request)) return known->second;
+    try {
+      known->second = planner_.tuning()->seconds(request, planner_.plan(request));
+    } catch (const std::exception&) {  // the library's own ones, too: it does not run here
+    }
+    return known->second;
+  }
+
+  double seconds(std::size_t u, const ConvFusion& fusion) {
+    double sum = seconds_of_passes(u, fusion, true);
+    const ConvShape shape = requests(u, {}).at(0).shape;
+    const auto add = [&](NormPart part, std::size_t values, std::size_t channels) {
+      sum += planner_.tuning()->norm_seconds(part, values / channels, channels, spec_.precision);
+    };
+    if (!fusion.sums) add(NormPart::statistics, shape.output_count(), shape.outputs);
+    if (!applicable(units_[units_[u].input])) return sum;
+    if (!fusion.normalised) add(NormPart::apply, shape.input_count(), shape.channels);
+    if (!fusion.norm_gradient) add(NormPart::gradient_sums, shape.input_count(), shape.channels);
+    return sum;
+  }
+
+  double parts_apart(std::size_t u, const ConvFusion& fusion) {
+    return seconds_of_passes(u, fusion, false) + 3. - (fusion.normalised ? 1 : 0) -
+           (fusion.sums ? 1 : 0) - (fusion.norm_gradient ? 1 : 0);
+  }
+
+  const nn::Network& network_;
+  const std::vector<Unit>& units_;
+  const backend::ProgramSpec& spec_;
+  ConvPlanner& planner_;
+  std::map<ConvRequest, double> seconds_;
+};
+
 }  // namespace
 
-std::vector<ConvFusion> fuse_norms(const std::vector<Unit>& units, const CanFuse& possible) {
+std::vector<ConvFusion> fuse_norms(const std::vector<Unit>& units, const FusionCost& cost) {
   std::vector<ConvFusion> fusions(units.size());
   for (std::size_t u = 0; u < units.size(); ++u) {
     if (units[u].kind != UnitKind::conv) continue;
-    // No engine can normalise its input without making the sums of its output.
-    const ConvFusion all{applied_by_its_reader(units[units[u].input]), true}, sums{false, true};
-    for (const ConvFusion& fusion : {all, sums}) {
-      if (!possible(u, fusion)) continue;
-      fusions[u] = fusion;
-      break;
-    }
+    double least = impossible;
+    for (const ConvFusion& fusion : fusions_of(applicable(units[units[u].input])))
+      if (const double its = cost(u, fusion); its < least) {
+        least = its;
+        fusions[u] = fusion;
+      }
   }
   return fusions;
+}
+
+std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
+                                       const backend::ProgramSpec& spec, ConvPlanner& planner) {
+  if (!spec.fuse_norms || !spec.training || spec.precision != backend::Precision::fp16)
+    return std::vector<ConvFusion>(units.size());
+  Chooser chooser(network, units, spec, planner);
+  std::vector<ConvFusion> chosen = chooser.run();
+  chooser.keep(chosen);
+  return chosen;
+}
+
+std::string to_string(const ConvFusion& fusion) {
+  const std::array<std::pair<bool, const char*>, 3> parts{{{fusion.normalised, "applied"},
+                                                           {fusion.sums, "sums"},
+                                                           {fusion.norm_gradient, "gradient"}}};
+  std::string text;
+  for (const auto& [has, part] : parts)
+    if (has) text += (text.empty() ? "" : ", ") + std::string(part);
+  return text.empty() ? "apart" : text;
 }
 
 }  // namespace lockstep::cuda

@@ -2,20 +2,32 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "lockstep/backend/program.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/plan/engines/conv_engines.hpp"
 
 namespace lockstep::cuda {
 
-/// Whether all passes of a unit's convolution have engines with this fusion.
-using CanFuse = std::function<bool(std::size_t unit, const ConvFusion& fusion)>;
+/// What a unit's convolution and the batch norms next to it cost with a fusion, in any measure;
+/// infinite where a pass has no engine.
+using FusionCost = std::function<double(std::size_t unit, const ConvFusion& fusion)>;
 
 /// Chooses which parts of the neighbouring batch norms each unit's convolution computes, one entry
-/// per unit. If only one convolution reads a batch norm, through a ReLU and without a sum, that
-/// convolution applies it. Every convolution makes the sums for the batch norm after it. Where
-/// `possible` has no engines for both: only the sums; where it has none for those: nothing.
-std::vector<ConvFusion> fuse_norms(const std::vector<Unit>& units, const CanFuse& possible);
+/// per unit: what costs least, and of equal ones the one that fuses more. Only the reader of a
+/// batch norm that nothing else reads, through a ReLU and without a sum, can apply it or make the
+/// sums for its gradients. Every convolution can make the sums for the batch norm after it.
+std::vector<ConvFusion> fuse_norms(const std::vector<Unit>& units, const FusionCost& cost);
+
+/// The fusion of each unit's convolution, if the program asks for it. While the planner is tuned,
+/// by measuring the convolutions and the parts of batch norms that they would save, and the choice
+/// is kept where the engines are. Else all parts that have engines are fused.
+std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
+                                       const backend::ProgramSpec& spec, ConvPlanner& planner);
+
+/// "applied, sums, gradient": the parts of a fusion, or "apart".
+std::string to_string(const ConvFusion& fusion);
 
 }  // namespace lockstep::cuda

@@ -30,7 +30,7 @@ struct BufferRequest {
 };
 
 /// The units at the network's cut points whose values can be kept, in order. `applied`: by unit,
-/// the batch norms that their readers apply.
+/// the batch norms whose readers read what is before them.
 std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
                                    const std::vector<bool>& applied);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/rng.hpp"
+#include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/runtime/check.hpp"
 
 namespace lockstep::cuda {
@@ -78,15 +79,11 @@ std::byte* PlanTimer::room(DeviceBuffer& buffer, std::size_t bytes) {
 }
 
 double PlanTimer::seconds(const ConvRequest& request, const ConvPlan& plan) {
-  constexpr std::size_t alignment = 256;
   const ConvShape& s = request.shape;
   const std::size_t bytes = bytes_of(storage_of(request.precision));
-  const auto rounded = [](std::size_t size) {
-    return (size + alignment - 1) / alignment * alignment;
-  };
-  const std::size_t x = rounded(s.input_count() * bytes), w = rounded(s.weight_count() * bytes),
-                    y = rounded(s.output_count() * bytes),
-                    numbers = rounded(std::max(s.channels, s.outputs) * sizeof(float));
+  const std::size_t x = aligned(s.input_count() * bytes), w = aligned(s.weight_count() * bytes),
+                    y = aligned(s.output_count() * bytes),
+                    numbers = aligned(std::max(s.channels, s.outputs) * sizeof(float));
   std::byte* in = room(inputs_, x + w + y + 6 * numbers);
   std::byte* out = room(outputs_, std::max({x, w, y}) + x + (2 + gradient_sum_arrays) * numbers);
   const auto* of_norm = reinterpret_cast<const float*>(in + x + w + y);
@@ -103,7 +100,7 @@ double PlanTimer::seconds(const ConvRequest& request, const ConvPlan& plan) {
                    .square_sum = sums + step,
                    .g = out + std::max({x, w, y}),
                    .gradient_sums = sums + 2 * step};
-  const bool writes_g = request.pass == Pass::data_gradient && request.fusion.normalised;
+  const bool writes_g = request.fusion.norm_gradient;
   switch (request.pass) {
     case Pass::forward:
       operands.y = out;
@@ -117,6 +114,55 @@ double PlanTimer::seconds(const ConvRequest& request, const ConvPlan& plan) {
   }
   std::byte* scratch = room(workspace_, plan.workspace());
   return device_.fastest_s([&] { plan.run(operands, scratch); });
+}
+
+double PlanTimer::seconds(NormPart part, const Matrix& shape, Storage storage) {
+  const std::size_t values = aligned(shape.count() * bytes_of(storage)),
+                    channels = aligned(static_cast<std::size_t>(shape.channels) * sizeof(float));
+  std::byte* in = room(inputs_, 2 * values + 4 * channels);
+  std::byte* out = room(outputs_, values + (norm_channel_arrays + 4) * channels);
+  std::byte* lines = room(workspace_, norm_scratch(shape));
+  const auto read = [&](std::size_t i) {
+    return reinterpret_cast<const float*>(in + 2 * values + i * channels);
+  };
+  const auto written = [&](std::size_t i) {
+    return reinterpret_cast<float*>(out + values + (norm_channel_arrays + i) * channels);
+  };
+  const NormParameters numbers{.gamma = read(0),
+                               .beta = read(1),
+                               .running_mean = read(2),
+                               .running_var = read(3),
+                               .dgamma = written(0),
+                               .dbeta = written(1),
+                               .mean_share = written(2),
+                               .var_share = written(3),
+                               .epsilon = 1e-5f,
+                               .momentum = 0.1f};
+  const NormChannels each = norm_channels(reinterpret_cast<float*>(out + values), shape.channels);
+  const DeviceBuffer zeros(sizeof(DeviceScalars) + norm_tickets(shape) * sizeof(unsigned),
+                           "measuring a batch norm");
+  const cudaStream_t stream = device_.compute().get();
+  check_cuda(cudaMemsetAsync(zeros.data(), 0, zeros.size(), stream), "cudaMemsetAsync");
+  const SumScratch scratch{lines, zeros.as<unsigned>(sizeof(DeviceScalars))};
+  const NormBackward gradient{.first = in + values,
+                              .second = nullptr,
+                              .x = in,
+                              .y = nullptr,
+                              .mask = Mask::from_x,
+                              .g = nullptr};
+  const double seconds = device_.fastest_s([&] {
+    switch (part) {
+      case NormPart::statistics:
+        return norm_statistics(in, shape, storage, numbers, each, scratch, stream);
+      case NormPart::apply:
+        return norm_apply({in, nullptr, true, out}, shape, storage, each, stream);
+      case NormPart::gradient_sums:
+        return norm_gradients(gradient, shape, storage, numbers, each, false,
+                              zeros.as<DeviceScalars>(), scratch, stream);
+    }
+  });
+  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  return seconds;
 }
 
 }  // namespace lockstep::cuda

@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 backend::GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner,
                                 std::size_t channels = 2048);
 
-/// Times plans. Its operands lie in memory that grows with the largest request so far: inputs of
+/// Times plans, and the kernels that fused plans save. Its operands lie in memory that grows with the largest request so far: inputs of
 /// random numbers, and separate outputs, so that every run reads numbers of a training's size.
 class PlanTimer {
  public:
@@ -23,6 +23,7 @@ class PlanTimer {
   /// The seconds of the fastest of some runs. Throws Error where the plan cannot run, InputError
   /// where its memory does not fit.
   double seconds(const ConvRequest& request, const ConvPlan& plan);
+  double seconds(NormPart part, const Matrix& shape, Storage storage);
 
  private:
   std::byte* room(DeviceBuffer& buffer, std::size_t bytes);

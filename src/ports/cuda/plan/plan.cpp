@@ -144,6 +144,12 @@ class Planning {
     return reader.conv && reader.conv->fusion.normalised;
   }
 
+  /// Whether the reader of a batch norm reads what is before it, in forward or backward.
+  bool read_past(const PlannedUnit& p) const {
+    return applied_by_its_reader(p) ||
+           (p.unit.kind == UnitKind::norm && sums_of_gradient(plan_, p) != nowhere);
+  }
+
   void keep_values(std::size_t u) {
     PlannedUnit& p = plan_.units[u];
     if (p.unit.kind == UnitKind::head) return keep_head(p, u);
@@ -166,7 +172,7 @@ class Planning {
                     .unit = u,
                     .last_forward = p.unit.readers[0],
                     .repeated = true});
-    if (p.conv && p.conv->fusion.normalised)
+    if (p.conv && p.conv->fusion.norm_gradient)
       p.gradient_sums = add_of_backward(
           u, gradient_sum_arrays * channel_bytes(plan_.units[p.unit.input].shape), p.unit.input);
     // A batch norm that runs again takes the moments of the first time.
@@ -234,7 +240,7 @@ class Planning {
 
   void place(std::size_t available) {
     std::vector<bool> applied;
-    for (const PlannedUnit& p : plan_.units) applied.push_back(applied_by_its_reader(p));
+    for (const PlannedUnit& p : plan_.units) applied.push_back(read_past(p));
     Lifetimes lifetimes(network_, units_, requests_, applied, plan_.training);
     const std::size_t fixed = memory_of(network_, spec_, plan_).total();
     const backend::Placement placement =
@@ -305,22 +311,12 @@ std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& u
     if (pass != Pass::forward && !spec.training) continue;
     if (pass == Pass::data_gradient && !wants_gradient(network, input)) continue;
     request.pass = pass;
-    request.fusion = {fusion.normalised, fusion.sums && pass == Pass::forward};
+    request.fusion = {.normalised = fusion.normalised && pass != Pass::data_gradient,
+                      .sums = fusion.sums && pass == Pass::forward,
+                      .norm_gradient = fusion.norm_gradient && pass == Pass::data_gradient};
     requests.push_back(request);
   }
   return requests;
-}
-
-std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
-                                       const backend::ProgramSpec& spec, ConvPlanner& planner) {
-  const bool wanted =
-      spec.fuse_norms && spec.training && spec.precision == backend::Precision::fp16;
-  return fuse_norms(units, [&](std::size_t u, const ConvFusion& fusion) {
-    if (!wanted) return false;
-    const auto requests = conv_requests(network, units[u], units[units[u].input], spec, fusion);
-    return std::all_of(requests.begin(), requests.end(),
-                       [&](const ConvRequest& request) { return planner.possible(request); });
-  });
 }
 
 ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec& spec,

@@ -80,6 +80,11 @@ struct ProgramPlan {
   std::size_t tickets = 0;        ///< norm_tickets() of the largest batch norm
 };
 
+/// Where the reader of a batch norm has put the sums for its gradients; nowhere if it makes none.
+inline Place sums_of_gradient(const ProgramPlan& plan, const PlannedUnit& norm) {
+  return plan.units[norm.unit.readers.at(0)].gradient_sums;
+}
+
 /// False for the image, and for what frozen layers made.
 bool wants_gradient(const nn::Network& network, const Unit& unit);
 
@@ -87,11 +92,6 @@ bool wants_gradient(const nn::Network& network, const Unit& unit);
 std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& unit,
                                        const Unit& input, const backend::ProgramSpec& spec,
                                        const ConvFusion& fusion);
-
-/// The fusion of each unit's convolution, if the program asks for it and all its passes have
-/// engines.
-std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::vector<Unit>& units,
-                                       const backend::ProgramSpec& spec, ConvPlanner& planner);
 
 /// `available`: bytes of the block that other programs already have, which a program with a memory
 /// limit tries to use. Throws Error like lower() and ConvPlanner::plan(), and InputError like

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/plan/cost.hpp"
+#include "ports/cuda/plan/fusion.hpp"
 #include "ports/cuda/plan/memory_fit.hpp"
 
 namespace lockstep::backend {

@@ -21,7 +21,7 @@ class ConvRunner final : public Runner {
       : Runner(context, unit),
         weights_(c.parameters.readable(node().name + ".weight")),
         gradient_(c.parameters.find(backend::Part::gradients, node().name + ".weight")) {
-    if (!p.conv->fusion.normalised) return;
+    if (!p.conv->fusion.norm_gradient) return;
     const std::string& name = c.network.nodes[input().unit.node].name;
     gamma_ = c.parameters.find(backend::Part::weights, name + ".weight");
     beta_ = c.parameters.find(backend::Part::weights, name + ".bias");
@@ -55,11 +55,12 @@ class ConvRunner final : public Runner {
       norm.sum = c.at<float>(p.sums);
       norm.square_sum = norm.sum + p.shape.channels;
     }
-    if (!p.conv->fusion.normalised) return norm;
+    if (!p.conv->fusion.normalised && !p.conv->fusion.norm_gradient) return norm;
     const PlannedUnit& applied = input();
     const NormChannels n = norm_channels(c.at<float>(applied.extra), applied.shape.channels);
     norm.scale = n.half_scale;
     norm.shift = n.half_shift;
+    if (!p.conv->fusion.norm_gradient) return norm;
     norm.mean = n.mean;
     norm.inverse_deviation = n.inverse_deviation;
     norm.gamma = gamma_;
@@ -69,12 +70,13 @@ class ConvRunner final : public Runner {
     return norm;
   }
 
+  const void* before_norm() const { return c.at(c.unit(input().unit.input).value); }
   const void* x() const {
-    return c.at(p.conv->fusion.normalised ? c.unit(input().unit.input).value : input().value);
+    return p.conv->fusion.normalised ? before_norm() : c.at(input().value);
   }
 
   void data_gradient() {
-    const void* at_x = p.conv->fusion.normalised ? x() : c.at(p.input_gradient);
+    const void* at_x = p.conv->fusion.norm_gradient ? before_norm() : c.at(p.input_gradient);
     p.conv->data_gradient->run({at_x, weights_, first_gradient(), norms()}, c.workspace);
   }
   void weight_gradient(bool accumulate) {

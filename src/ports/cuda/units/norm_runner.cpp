@@ -55,7 +55,7 @@ class NormRunner final : public Runner {
   void differentiate(bool accumulate) {
     NormBackward op{};
     op.first = first_gradient();
-    if (p.value == nowhere) return differentiate_applied(op, accumulate);
+    if (sums_of_gradient(c.plan, p) != nowhere) return differentiate_summed(op, accumulate);
     op.second = second_gradient();
     op.x = x();
     op.y = c.at(p.value);
@@ -68,9 +68,9 @@ class NormRunner final : public Runner {
   }
 
   /// The reader's data gradient ended before the ReLU and made the sums.
-  void differentiate_applied(NormBackward& op, bool accumulate) {
+  void differentiate_summed(NormBackward& op, bool accumulate) {
     op.x = x();
-    norm_gradients_of_sums(c.at<float>(c.unit(p.unit.readers[0]).gradient_sums), p.shape, numbers_,
+    norm_gradients_of_sums(c.at<float>(sums_of_gradient(c.plan, p)), p.shape, numbers_,
                            channels(), accumulate, c.parameters.scalars(), c.stream());
     norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
                         c.stream());

@@ -43,10 +43,12 @@ struct ConvShape {
 /// that in fp16.
 struct ConvFusion {
   /// x is the input of the batch norm before it: forward and the weight gradient normalise x and
-  /// apply the ReLU as they read it. The data gradient ends before the ReLU and makes the sums that
-  /// the batch norm's own gradients need.
+  /// apply the ReLU as they read it.
   bool normalised = false;
   bool sums = false;  ///< forward also makes the sums over y, for the batch norm after it
+  /// The data gradient ends before that ReLU and makes the sums that the batch norm's own gradients
+  /// need. It reads the batch norm's input.
+  bool norm_gradient = false;
   auto operator<=>(const ConvFusion&) const = default;
 };
 
@@ -57,7 +59,7 @@ struct ConvRequest {
   ConvShape shape;
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;  ///< only engines that give the same bits each time
-  ConvFusion fusion;           ///< `sums` applies only to forward
+  ConvFusion fusion;           ///< only the parts of this pass
   bool measured = false;       ///< the fastest engine, if the planner has a ConvTuning
   auto operator<=>(const ConvRequest&) const = default;
 };
@@ -99,11 +101,17 @@ class ConvPlan {
   std::unique_ptr<Impl> impl_;
 };
 
-/// How a planner finds the fastest engines. Both must outlive its use.
+/// The parts of a batch norm that a convolution next to it can compute instead.
+enum class NormPart { statistics, apply, gradient_sums };
+
+/// How a planner finds the fastest engines. All must outlive its use.
 struct ConvTuning {
   PlanCache& cache;
   /// Seconds of one run of the plan. Throws Error where it cannot run.
   std::function<double(const ConvRequest&, const ConvPlan&)> seconds;
+  /// Seconds of a part of a batch norm with a ReLU over `rows` rows.
+  std::function<double(NormPart, std::size_t rows, std::size_t channels, backend::Precision)>
+      norm_seconds;
 };
 
 /// Builds plans for the GPU of a stream, or for one that is only described in cuDNN's JSON (so that
@@ -121,6 +129,11 @@ class ConvPlanner {
   const ConvPlan& plan(const ConvRequest& request);
   /// False where plan() would throw.
   bool possible(const ConvRequest& request);
+  /// nullptr unless requests are tuned now.
+  const ConvTuning* tuning() const { return tuning_.get(); }
+  /// What was chosen for the batch norms next to a convolution, by its name; fuse_norms() keeps it
+  /// here, since programs are planned again without measuring.
+  std::map<std::string, ConvFusion>& fusions() { return fusions_; }
   static std::string library_version();  ///< "9.19.0"
 
  private:
@@ -132,6 +145,7 @@ class ConvPlanner {
   std::unique_ptr<Target> target_;
   std::unique_ptr<ConvTuning> tuning_;
   std::map<ConvRequest, std::unique_ptr<ConvPlan>> plans_;
+  std::map<std::string, ConvFusion> fusions_;
 };
 
 /// Channels of the image as convolutions see it: padded with zeros to 4, because tensor cores

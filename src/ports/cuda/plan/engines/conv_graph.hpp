@@ -85,7 +85,7 @@ class ConvGraph {
   void data_gradient() {
     const Tensor dx = graph_.conv_dgrad(input(operand_y), input(operand_w),
                                         window<fe::graph::Conv_dgrad_attributes>());
-    if (!fusion_.normalised) return output(dx, shape_of(operand_x));
+    if (!fusion_.norm_gradient) return output(dx, shape_of(operand_x));
     dx->set_dim(shape_of(operand_x).get_dim()).set_stride(shape_of(operand_x).get_stride());
     const auto of_norm = [&](Operand operand) {
       return graph_.tensor(channels(operand, s_.channels, fe::DataType_t::FLOAT));

@@ -45,12 +45,11 @@ inline Places places_of(const ConvOperands& operands, Pass pass, const ConvFusio
     put(operand_sum, norm.sum);
     put(operand_square_sum, norm.square_sum);
   }
-  if (!fusion.normalised) return places;
-  if (pass != Pass::data_gradient) {
+  if (fusion.normalised) {
     put(operand_scale, norm.scale);
     put(operand_shift, norm.shift);
-    return places;
   }
+  if (!fusion.norm_gradient) return places;
   put(operand_g, norm.g);
   put(operand_mean, norm.mean);
   put(operand_inverse_deviation, norm.inverse_deviation);

@@ -24,7 +24,7 @@ std::string describe(const ConvRequest& request) {
       to_string(request.pass), s.kernel, s.kernel, s.batch, s.height, s.width, s.channels,
       s.out_height, s.out_width, s.outputs, s.stride, s.padding, to_string(request.precision),
       request.deterministic ? ", deterministic" : "",
-      request.fusion.normalised ? ", after a batch norm" : "",
+      request.fusion.normalised || request.fusion.norm_gradient ? ", after a batch norm" : "",
       request.fusion.sums ? ", with sums" : "");
 }
 
