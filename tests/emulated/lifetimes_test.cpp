@@ -116,8 +116,7 @@ class Rehearsal {
     const PlannedUnit& p = plan_.units[u];
     if (p.unit.kind == UnitKind::image || p.unit.kind == UnitKind::send) return;
     if (p.unit.kind == UnitKind::head) read(p.head.pooled, 16, "pooled", u);
-    const bool fused =
-        p.unit.kind == UnitKind::norm && sums_of_gradient(plan_, p) != nowhere;
+    const bool fused = p.unit.kind == UnitKind::norm && sums_of_gradient(plan_, p) != nowhere;
     read_gradients(u);
     if (p.unit.kind == UnitKind::receive)
       write(plan_.received.gradients, p.gradients.size() * size(p), "received gradients", u);

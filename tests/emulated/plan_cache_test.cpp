@@ -132,7 +132,8 @@ TEST_CASE("a program that asks for it takes the engines that are measured fastes
     ConvPlanner planner(device.compute());
     PlanCache cache(file, "a card");
     if (tuned)
-      planner.tune_by(ConvTuning{cache, [&](const ConvRequest& request, const ConvPlan& plan) {
+      planner.tune_by(ConvTuning{cache,
+                                 [&](const ConvRequest& request, const ConvPlan& plan) {
                                    ++timed;
                                    CHECK(timer.seconds(request, plan) == Approx(1e-4));
                                    return plan.engine() == "engine 5" ? 1.0 : 2.0;
@@ -167,22 +168,22 @@ TEST_CASE("a tuned program fuses the parts of batch norms that measure faster, a
   CudaDevice device(0);
   PlanTimer timer(device);
   std::size_t timed = 0;
-  // What a part costs in the convolution and, of 1, in a kernel of its own.
+  // What a part costs in the convolution; in a separate kernel it costs 1.
   const auto parts = [&](double forward, double gradient) {
     ConvPlanner planner(device.compute());
     PlanCache cache(file, "a card");
-    planner.tune_by(ConvTuning{
-        cache,
-        [&](const ConvRequest& request, const ConvPlan&) {
-          return 1 + (request.fusion.sums ? forward : 0) +
-                 (request.fusion.norm_gradient ? gradient : 0);
-        },
-        [&](NormPart part, std::size_t rows, std::size_t channels, Precision precision) {
-          ++timed;
-          const cuda::Matrix shape{rows, static_cast<int>(channels)};
-          CHECK(timer.seconds(part, shape, storage_of(precision)) == Approx(1e-4));
-          return 1.0;
-        }});
+    planner.tune_by(
+        ConvTuning{cache,
+                   [&](const ConvRequest& request, const ConvPlan&) {
+                     return 1 + (request.fusion.sums ? forward : 0) +
+                            (request.fusion.norm_gradient ? gradient : 0);
+                   },
+                   [&](NormPart part, std::size_t rows, std::size_t channels, Precision precision) {
+                     ++timed;
+                     const cuda::Matrix shape{rows, static_cast<int>(channels)};
+                     CHECK(timer.seconds(part, shape, storage_of(precision)) == Approx(1e-4));
+                     return 1.0;
+                   }});
     std::string text;
     for (const bool again : {false, true}) {
       const ProgramPlan plan = plan_program(c.network, spec, planner);
@@ -221,8 +222,11 @@ TEST_CASE("whichever parts of batch norms are fused, a step's gradients are the 
   };
   const auto apart = gradients({.precision = Precision::fp16});
   std::size_t chosen = 0;
-  for (const ConvFusion wanted : {ConvFusion{true, true, true}, {true, true, false},
-                                  {false, true, true}, {false, false, true}, {false, true, false}}) {
+  for (const ConvFusion wanted : {ConvFusion{true, true, true},
+                                  {true, true, false},
+                                  {false, true, true},
+                                  {false, false, true},
+                                  {false, true, false}}) {
     const auto file = folder.path / (std::to_string(chosen++) + ".txt");
     CudaDevice device(0);
     ConvPlanner planner(device.compute());
@@ -239,8 +243,8 @@ TEST_CASE("whichever parts of batch norms are fused, a step's gradients are the 
     CHECK(std::count_if(plan.units.begin(), plan.units.end(), [&](const PlannedUnit& unit) {
             return unit.conv && unit.conv->fusion == wanted;
           }) > 3);
-    const auto fused = gradients(
-        {.precision = Precision::fp16, .fused = true, .plan_cache = file.string()});
+    const auto fused =
+        gradients({.precision = Precision::fp16, .fused = true, .plan_cache = file.string()});
     for (const auto& [name, values] : apart) {
       INFO(name);
       CHECK(test::distance(fused.at(name), {values.begin(), values.end()}) < 0.05);

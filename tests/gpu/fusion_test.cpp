@@ -88,7 +88,6 @@ TEST_CASE("each convolution takes the fusion that costs least", "[cuda]") {
         Parts{0, 20, 8});
   CHECK(count([](std::size_t, const ConvFusion& f) { return f.norm_gradient ? 3. : 2.; }) ==
         Parts{8, 20, 0});
-  CHECK(count([](std::size_t, const ConvFusion& f) { return f.sums ? 2. : 1.; }) ==
-        Parts{0, 0, 8});
+  CHECK(count([](std::size_t, const ConvFusion& f) { return f.sums ? 2. : 1.; }) == Parts{0, 0, 8});
   CHECK(count([&](std::size_t, const ConvFusion&) { return never; }) == Parts{0, 0, 0});
 }

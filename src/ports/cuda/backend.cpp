@@ -110,15 +110,14 @@ class CudaBackend final : public backend::Backend {
     if (!cache_ || cache_->file() != spec.plan_cache)
       cache_.emplace(spec.plan_cache, description());
     PlanTimer timer(device_);
-    planner_.tune_by(
-        ConvTuning{*cache_,
-                   [&](const ConvRequest& request, const ConvPlan& plan) {
-                     return timer.seconds(request, plan);
-                   },
-                   [&](NormPart part, std::size_t rows, std::size_t channels, auto precision) {
-                     return timer.seconds(part, {rows, static_cast<int>(channels)},
-                                          storage_of(precision));
-                   }});
+    planner_.tune_by(ConvTuning{
+        *cache_,
+        [&](const ConvRequest& request, const ConvPlan& plan) {
+          return timer.seconds(request, plan);
+        },
+        [&](NormPart part, std::size_t rows, std::size_t channels, auto precision) {
+          return timer.seconds(part, {rows, static_cast<int>(channels)}, storage_of(precision));
+        }});
     plan_program(network, spec, planner_);
     planner_.tune_by(std::nullopt);
     cache_->save();

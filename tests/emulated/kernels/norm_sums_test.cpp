@@ -1,6 +1,8 @@
 // The order in which batch norm's sums are made.
 #include "tests/emulated/cuda/gpu.hpp"
 
+#include <numeric>
+
 // Kernels' code, for which gpu.hpp comes first.
 #include "ports/cuda/kernels/norm_sums.cuh"
 #include "tests/emulated/kernels/norm_fixture.hpp"
@@ -13,12 +15,13 @@ namespace {
 
 /// The sum of f(row) over all rows, in the order that the kernels promise: each thread adds its
 /// rows in fp32, a block adds its threads by halves; then, in double, 32 lanes add every 32nd
-/// block, and the lanes are added.
+/// block, and the lanes are added: each time with as many parts as a block has threads for.
 template <class F>
 double sum_in_order(const Matrix& shape, const F& f) {
   const Columns cut = sum_columns(shape);
   const std::size_t blocks = cut.grid.x, threads = cut.block.y;
-  std::vector<double> lanes(sum_lanes);
+  const std::size_t parts = block_threads / (2 * sum_width * cut.block.x);
+  std::vector<std::vector<double>> lanes(sum_lanes);
   for (std::size_t b = 0; b < blocks; ++b) {
     std::vector<float> sums(threads);
     for (std::size_t t = 0; t < threads; ++t)
@@ -26,11 +29,16 @@ double sum_in_order(const Matrix& shape, const F& f) {
         sums[t] += f(row);
     for (std::size_t half = threads / 2; half > 0; half /= 2)
       for (std::size_t t = 0; t < half; ++t) sums[t] += sums[t + half];
-    lanes[b % sum_lanes] += static_cast<double>(sums[0]);
+    lanes[b % sum_lanes].push_back(static_cast<double>(sums[0]));
   }
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
+  const auto sum = [&](const std::vector<double>& values) {
+    std::vector<double> of_parts(parts);
+    for (std::size_t i = 0; i < values.size(); ++i) of_parts[i % parts] += values[i];
+    return std::accumulate(of_parts.begin(), of_parts.end(), 0.);
+  };
+  std::vector<double> of_lanes;
+  for (const auto& lane : lanes) of_lanes.push_back(sum(lane));
+  return sum(of_lanes);
 }
 
 }  // namespace

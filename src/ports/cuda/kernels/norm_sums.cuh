@@ -76,23 +76,37 @@ __device__ void sum_blocks(const Matrix& shape, int channel, float (&sums)[2 * s
         of_lanes[lane * size + at] = static_cast<double>(sums[k]);
     }
   }
-  // From here on, a thread has one sum: the first of the block's `width` channels, or the second.
-  const unsigned width = blockDim.x * W, thread = threadIdx.y * blockDim.x + threadIdx.x;
+  // From here on, `parts` threads share one sum: the first of the block's `width` channels, or the
+  // second. With few channels, one thread would wait for memory again and again.
+  const unsigned width = blockDim.x * W, sums_here = 2 * width, parts = block_threads / sums_here;
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x, part = thread / sums_here;
   const std::size_t c = std::size_t{blockIdx.y} * width + thread % width;
-  const std::size_t at = thread / width * channels + c;
-  const bool has = thread < 2 * width && c < channels;
+  const std::size_t at = thread % sums_here / width * channels + c;
+  const bool has = c < channels;
+  double* of_parts = reinterpret_cast<double*>(shared);
+  // The sum of `count` values that are `step` apart, for the threads of part 0.
+  const auto add_parts = [&](const auto* from, unsigned count, std::size_t step) {
+    const unsigned its = count / parts + (part < count % parts ? 1 : 0);
+    of_parts[thread] = has ? add_in_order(from + part * step, its, parts * step) : 0;
+    __syncthreads();
+    double sum = of_parts[thread];
+    for (unsigned p = 1; p < parts && part == 0; ++p) sum += of_parts[thread + p * sums_here];
+    return sum;
+  };
   unsigned* tickets = to.tickets + blockIdx.y * column_tickets;
   if (blocks > lanes) {
     const unsigned of_lane = (blocks - lane + lanes - 1) / lanes;
     if (!last_to_arrive(tickets + 1 + lane, of_lane)) return;
-    if (has)
-      of_lanes[lane * size + at] = add_in_order(lines + lane * size + at, of_lane, lanes * size);
+    const double sum = add_parts(lines + lane * size + at, of_lane, lanes * size);
+    if (has && part == 0) of_lanes[lane * size + at] = sum;
   }
   if (!last_to_arrive(tickets, lanes)) return;
-  double* both = reinterpret_cast<double*>(shared);
-  if (has) both[thread] = add_in_order(of_lanes + at, lanes, size);
+  const double sum = add_parts(of_lanes + at, lanes, size);
   __syncthreads();
-  if (has && thread < width) finish(static_cast<int>(c), both[thread], both[thread + width]);
+  if (part == 0) of_parts[thread] = sum;
+  __syncthreads();
+  if (has && thread < width)
+    finish(static_cast<int>(c), of_parts[thread], of_parts[thread + width]);
 }
 
 }  // namespace lockstep::cuda

@@ -81,9 +81,7 @@ class Chooser {
   double seconds_of_passes(std::size_t u, const ConvFusion& fusion, bool measured) {
     double sum = 0;
     for (const ConvRequest& request : requests(u, fusion))
-      sum += measured                     ? seconds_of(request)
-             : planner_.possible(request) ? 0
-                                          : impossible;
+      sum += measured ? seconds_of(request) : planner_.possible(request) ? 0 : impossible;
     return sum;
   }
 
@@ -149,9 +147,8 @@ std::vector<ConvFusion> choose_fusions(const nn::Network& network, const std::ve
 }
 
 std::string to_string(const ConvFusion& fusion) {
-  const std::array<std::pair<bool, const char*>, 3> parts{{{fusion.normalised, "applied"},
-                                                           {fusion.sums, "sums"},
-                                                           {fusion.norm_gradient, "gradient"}}};
+  const std::array<std::pair<bool, const char*>, 3> parts{
+      {{fusion.normalised, "applied"}, {fusion.sums, "sums"}, {fusion.norm_gradient, "gradient"}}};
   std::string text;
   for (const auto& [has, part] : parts)
     if (has) text += (text.empty() ? "" : ", ") + std::string(part);

@@ -15,8 +15,9 @@ namespace lockstep::cuda {
 backend::GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner,
                                 std::size_t channels = 2048);
 
-/// Times plans, and the kernels that fused plans save. Its operands lie in memory that grows with the largest request so far: inputs of
-/// random numbers, and separate outputs, so that every run reads numbers of a training's size.
+/// Times plans, and the kernels that fused plans save. Its operands lie in memory that grows with
+/// the largest request so far: inputs of random numbers, and separate outputs, so that every run
+/// reads numbers of a training's size.
 class PlanTimer {
  public:
   explicit PlanTimer(CudaDevice& device) : device_(device) {}

@@ -71,9 +71,7 @@ class ConvRunner final : public Runner {
   }
 
   const void* before_norm() const { return c.at(c.unit(input().unit.input).value); }
-  const void* x() const {
-    return p.conv->fusion.normalised ? before_norm() : c.at(input().value);
-  }
+  const void* x() const { return p.conv->fusion.normalised ? before_norm() : c.at(input().value); }
 
   void data_gradient() {
     const void* at_x = p.conv->fusion.norm_gradient ? before_norm() : c.at(p.input_gradient);

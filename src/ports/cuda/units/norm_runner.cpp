@@ -70,8 +70,8 @@ class NormRunner final : public Runner {
   /// The reader's data gradient ended before the ReLU and made the sums.
   void differentiate_summed(NormBackward& op, bool accumulate) {
     op.x = x();
-    norm_gradients_of_sums(c.at<float>(sums_of_gradient(c.plan, p)), p.shape, numbers_,
-                           channels(), accumulate, c.parameters.scalars(), c.stream());
+    norm_gradients_of_sums(c.at<float>(sums_of_gradient(c.plan, p)), p.shape, numbers_, channels(),
+                           accumulate, c.parameters.scalars(), c.stream());
     norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
                         c.stream());
   }
