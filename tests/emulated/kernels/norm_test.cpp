@@ -96,27 +96,33 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
   for (const Storage storage : all_storages)
     for (const Matrix& shape : shapes)
       for (const bool relu : {false, true})
-        for (const bool with_skip : {false, true}) {
+        for (const int skips : {0, 1, 2}) {  // the last: a skip's batch norm is applied, too
           INFO(to_string(storage) << ", " << shape.rows << " x " << shape.channels
-                                  << (relu ? ", ReLU" : "") << (with_skip ? ", sum" : ""));
+                                  << (relu ? ", ReLU" : "") << ", " << skips);
           std::vector<double> x = input(shape, storage);
           x.back() = NAN;
           const std::vector<double> s = rounded(storage, some_values(shape.count(), 7));
           const Values stored(storage, x), skip(storage, s);
           Norm norm(shape);
+          const std::vector<double> numbers =
+              rounded(Storage::fp32, some_values(2 * norm.channels, 8));
+          Values of_skip(Storage::fp32, numbers);
           const Outputs got = in_every_order([&](cudaStream_t stream) {
             norm_running(shape, norm.parameters(), norm.per_channel(), stream);
             Values y(storage, shape.count());
-            norm_apply({stored.data(), with_skip ? skip.data() : nullptr, relu, y.data()}, shape,
-                       storage, norm.per_channel(), stream);
+            NormApply op{stored.data(), skips > 0 ? skip.data() : nullptr, relu, y.data()};
+            if (skips == 2) op.skip_scale = of_skip.floats();
+            if (skips == 2) op.skip_shift = of_skip.floats() + norm.channels;
+            norm_apply(op, shape, storage, norm.per_channel(), stream);
             return Outputs{y.read()};
           });
           const std::vector<double> n = norm.numbers.read();
           std::vector<double> want(x.size());
           for (std::size_t i = 0; i < x.size(); ++i) {
             const std::size_t c = i % norm.channels;
-            want[i] =
-                x[i] * n[2 * norm.channels + c] + n[3 * norm.channels + c] + (with_skip ? s[i] : 0);
+            want[i] = x[i] * n[2 * norm.channels + c] + n[3 * norm.channels + c];
+            if (skips == 1) want[i] += s[i];
+            if (skips == 2) want[i] += s[i] * numbers[c] + numbers[norm.channels + c];
             if (relu && want[i] < 0) want[i] = 0;
           }
           check_near(got[0], want, precision_of(storage) + 1e-6, "y");

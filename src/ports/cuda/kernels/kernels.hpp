@@ -96,6 +96,8 @@ struct NormApply {
   const void *x, *skip;  ///< skip: nullptr for none
   bool relu;
   void* y;
+  /// Of a batch norm that is applied to the skip here; nullptr for none.
+  const float *skip_scale = nullptr, *skip_shift = nullptr;
 };
 void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
                 const NormChannels& channels, cudaStream_t stream);

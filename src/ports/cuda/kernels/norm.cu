@@ -75,18 +75,28 @@ __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
 // A NaN is not smaller than 0, so it stays.
 __device__ float relu(float v) { return v < 0 ? 0.f : v; }
 
-template <class T, bool with_skip>
+enum class Skip { none, value, normalised };
+
+template <class T, Skip skips>
 __global__ void __launch_bounds__(block_threads, 3)
     apply_kernel(NormApply op, Matrix shape, NormChannels n) {
   constexpr int W = width<T>;
+  constexpr bool with_skip = skips != Skip::none;
   const int channel = first_channel(W);
   if (channel >= shape.channels) return;
   const T* x = static_cast<const T*>(op.x);
   const T* skip = static_cast<const T*>(op.skip);
   T* y = static_cast<T*>(op.y);
-  float scale[W], shift[W];
+  float scale[W], shift[W], skip_scale[W];
   load_floats(n.scale + channel, scale);
   load_floats(n.shift + channel, shift);
+  if constexpr (skips == Skip::normalised) {
+    float skip_shift[W];
+    load_floats(op.skip_scale + channel, skip_scale);
+    load_floats(op.skip_shift + channel, skip_shift);
+#pragma unroll
+    for (int k = 0; k < W; ++k) shift[k] += skip_shift[k];
+  }
   struct Row {
     Pack<T, W> x, skip;
   };
@@ -104,7 +114,8 @@ __global__ void __launch_bounds__(block_threads, 3)
 #pragma unroll
         for (int k = 0; k < W; ++k) {
           v[k] = v[k] * scale[k] + shift[k];
-          if constexpr (with_skip) v[k] += s[k];
+          if constexpr (skips == Skip::value) v[k] += s[k];
+          if constexpr (skips == Skip::normalised) v[k] += s[k] * skip_scale[k];
           if (op.relu) v[k] = relu(v[k]);
         }
         store(y + at, v);
@@ -157,12 +168,10 @@ void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
                 const NormChannels& channels, cudaStream_t stream) {
   with_type(storage, [&]<class T>(T) {
     const Columns cut = point_columns<T>(shape);
-    if (op.skip)
-      launch("apply_kernel", apply_kernel<T, true>, cut.grid, cut.block, stream, op, shape,
-             channels);
-    else
-      launch("apply_kernel", apply_kernel<T, false>, cut.grid, cut.block, stream, op, shape,
-             channels);
+    const auto kernel = !op.skip        ? apply_kernel<T, Skip::none>
+                        : op.skip_scale ? apply_kernel<T, Skip::normalised>
+                                        : apply_kernel<T, Skip::value>;
+    launch("apply_kernel", kernel, cut.grid, cut.block, stream, op, shape, channels);
   });
 }
 

@@ -138,10 +138,14 @@ class Planning {
     return sizeof(float) * static_cast<std::size_t>(shape.channels);
   }
 
+  /// By a convolution; or by the batch norm that adds this one, which is nobody else's, as its
+  /// skip.
   bool applied_by_its_reader(const PlannedUnit& p) const {
     if (p.unit.kind != UnitKind::norm) return false;
     const PlannedUnit& reader = plan_.units[p.unit.readers.at(0)];
-    return reader.conv && reader.conv->fusion.normalised;
+    if (reader.conv) return reader.conv->fusion.normalised;
+    return p.unit.readers.size() == 1 && !p.unit.relu && !p.unit.skip && reader.unit.skip &&
+           &plan_.units[*reader.unit.skip] == &p;
   }
 
   /// Whether the reader of a batch norm reads what is before it, in forward or backward.

@@ -45,7 +45,7 @@ struct PlannedUnit {
   Unit unit;
   Matrix shape;  ///< of the unit's value; for a head, of its input
   /// Kept until its last reader, in forward or backward, is done; nowhere for a batch norm that its
-  /// reader applies.
+  /// reader applies: a convolution, or the batch norm whose skip it is.
   Place value = nowhere;
   Place extra = nowhere;  ///< norm: per-channel numbers; max_pool: index
   HeadPlaces head;

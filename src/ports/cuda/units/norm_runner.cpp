@@ -34,9 +34,9 @@ class NormRunner final : public Runner {
 
   /// From the moments that the first pass left.
   void again() override {
-    const void* skip = p.unit.skip ? c.at(c.unit(*p.unit.skip).value) : nullptr;
-    norm_apply({x(), skip, p.unit.relu, c.at(p.value)}, p.shape, c.plan.storage, channels(),
-               c.stream());
+    NormApply op{x(), nullptr, p.unit.relu, c.at(p.value)};
+    if (p.unit.skip) add_skip(op, c.unit(*p.unit.skip));
+    norm_apply(op, p.shape, c.plan.storage, channels(), c.stream());
   }
 
   std::vector<backend::TapeStep> backward(bool accumulate) override {
@@ -48,6 +48,16 @@ class NormRunner final : public Runner {
   }
 
  private:
+  /// The skip's value, or what is before its batch norm, which is applied here.
+  void add_skip(NormApply& op, const PlannedUnit& skip) const {
+    op.skip = c.at(skip.value);
+    if (skip.value != nowhere) return;
+    const NormChannels n = norm_channels(c.at<float>(skip.extra), skip.shape.channels);
+    op.skip = c.at(c.unit(skip.unit.input).value);
+    op.skip_scale = n.scale;
+    op.skip_shift = n.shift;
+  }
+
   const void* x() const { return c.at(input().value); }
   NormChannels channels() const { return norm_channels(c.at<float>(p.extra), p.shape.channels); }
   SumScratch scratch() const { return {c.workspace, c.tickets}; }
