@@ -27,8 +27,9 @@ __device__ void set_batch_channel(const NormChannels& to, int c,
 // Any value of the channel is a good pivot, so take the first row: it is within a few deviations of
 // the mean, so no precision is lost where the mean is large.
 template <class T>
-__global__ void __launch_bounds__(block_threads, sum_blocks_each)
+__global__ void __launch_bounds__(block_threads, blocks_each)
     statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n, SumScratch to) {
+  wait_for_previous_kernel();
   constexpr int W = sum_width;
   const int channel = first_channel(W);
   float sums[2 * W] = {};
@@ -56,6 +57,7 @@ __global__ void __launch_bounds__(block_threads, sum_blocks_each)
 
 __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
                                           NormChannels n) {
+  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   set_batch_channel(n, c,
@@ -65,6 +67,7 @@ __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormP
 }
 
 __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
+  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= channels) return;
   set_channel(n, c,
@@ -76,8 +79,9 @@ __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
 __device__ float relu(float v) { return v < 0 ? 0.f : v; }
 
 template <class T, bool with_skip>
-__global__ void __launch_bounds__(block_threads, 3)
+__global__ void __launch_bounds__(block_threads, blocks_each)
     apply_kernel(NormApply op, Matrix shape, NormChannels n) {
+  wait_for_previous_kernel();
   constexpr int W = width<T>;
   const int channel = first_channel(W);
   if (channel >= shape.channels) return;

@@ -8,10 +8,8 @@
 /// So the order of the sums does not depend on which block is last: atomics only count arrivals.
 namespace lockstep::cuda {
 
-// Three blocks on each of an H200's 132 processors: all run at once. It limits what the next levels
-// read, too.
-constexpr unsigned sum_blocks_each = 3;
-constexpr unsigned most_sum_blocks = sum_blocks_each * 132;
+// All run at once. It limits what the next levels read, too.
+constexpr unsigned most_sum_blocks = blocks_at_once;
 
 // Values of one access, in every storage. The sums of more would take the registers in which the
 // next rows arrive from memory.
