@@ -107,8 +107,8 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
           const Outputs got = in_every_order([&](cudaStream_t stream) {
             norm_running(shape, norm.parameters(), norm.per_channel(), stream);
             Values y(storage, shape.count());
-            norm_apply({stored.data(), with_skip ? skip.data() : nullptr, relu, y.data()}, shape,
-                       storage, norm.per_channel(), stream);
+            norm_apply({stored.data(), with_skip ? skip.data() : nullptr, relu, y.data(), relu},
+                       shape, storage, norm.per_channel(), stream);
             return Outputs{y.read()};
           });
           const std::vector<double> n = norm.numbers.read();
@@ -198,6 +198,7 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
     op.x = stored.data();
     op.y = asked.mask == Mask::from_y ? out.data() : nullptr;
     op.mask = asked.mask;
+    op.down = asked.two;
     op.g = asked.keep ? first.data() : nullptr;  // as in a program: in place of the first one
     norm_gradients(op, shape, storage, norm.parameters(), norm.per_channel(), asked.accumulate,
                    &scalars, norm.scratch(), stream);

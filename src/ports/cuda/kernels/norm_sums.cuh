@@ -22,7 +22,7 @@ inline Columns sum_columns(const Matrix& shape) {
 
 template <class T>
 Columns point_columns(const Matrix& shape) {
-  return columns(shape, width<T>, 4, 1u << 20);
+  return columns(shape, width<T>, 4, ~0u);
 }
 
 constexpr unsigned sum_lanes = 32;
