@@ -20,9 +20,13 @@ inline Columns sum_columns(const Matrix& shape) {
   return columns(shape, sum_width, 4, most_sum_blocks);
 }
 
+/// A thread of a large matrix has 8 rows, because it reads up to six numbers for each of its
+/// channels first. A smaller one needs the blocks.
 template <class T>
 Columns point_columns(const Matrix& shape) {
-  return columns(shape, width<T>, 4, ~0u);
+  constexpr unsigned plenty = 16 * blocks_at_once, any = ~0u;
+  const Columns few = columns(shape, width<T>, 8, any);
+  return few.grid.x * few.grid.y >= plenty ? few : columns(shape, width<T>, 4, any);
 }
 
 constexpr unsigned sum_lanes = 32;
