@@ -14,8 +14,9 @@ using namespace lockstep::test;
 namespace {
 
 /// The sum of f(row) over all rows, in the order that the kernels promise: each thread adds its
-/// rows in fp32, a block adds its threads by halves; then, in double, 32 lanes add every 32nd
-/// block, and the lanes are added: each time with as many parts as a block has threads for.
+/// rows in fp32, the last one first, a block adds its threads by halves; then, in double, 32 lanes
+/// add every 32nd block, and the lanes are added: each time with as many parts as a block has
+/// threads for.
 template <class F>
 double sum_in_order(const Matrix& shape, const F& f) {
   const Columns cut = sum_columns(shape);
@@ -26,7 +27,7 @@ double sum_in_order(const Matrix& shape, const F& f) {
     std::vector<float> sums(threads);
     for (std::size_t t = 0; t < threads; ++t)
       for (std::size_t row = b * threads + t; row < shape.rows; row += blocks * threads)
-        sums[t] += f(row);
+        sums[t] += f(shape.rows - 1 - row);
     for (std::size_t half = threads / 2; half > 0; half /= 2)
       for (std::size_t t = 0; t < half; ++t) sums[t] += sums[t + half];
     lanes[b % sum_lanes].push_back(static_cast<double>(sums[0]));
@@ -68,10 +69,10 @@ TEST_CASE("a batch norm's sums have one order, whichever block is the last to ar
       const auto value = [&](const std::vector<double>& of, std::size_t row) {
         return static_cast<float>(of[row * channels + c]);
       };
-      const auto d = [&](std::size_t row) { return value(x, row) - value(x, 0); };
+      const auto d = [&](std::size_t row) { return value(x, row) - value(x, shape.rows - 1); };
       const auto m = backend::arithmetic::moments(
           sum_in_order(shape, d), sum_in_order(shape, [&](std::size_t r) { return d(r) * d(r); }),
-          static_cast<double>(shape.rows), value(x, 0));
+          static_cast<double>(shape.rows), value(x, shape.rows - 1));
       const auto array = [&](std::size_t k) {
         return static_cast<float>(got[0][k * channels + c]);
       };

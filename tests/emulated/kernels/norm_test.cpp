@@ -110,7 +110,7 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
           const Outputs got = in_every_order([&](cudaStream_t stream) {
             norm_running(shape, norm.parameters(), norm.per_channel(), stream);
             Values y(storage, shape.count());
-            NormApply op{stored.data(), skips > 0 ? skip.data() : nullptr, relu, y.data()};
+            NormApply op{stored.data(), skips > 0 ? skip.data() : nullptr, relu, y.data(), relu};
             if (skips == 2) op.skip_scale = of_skip.floats();
             if (skips == 2) op.skip_shift = of_skip.floats() + norm.channels;
             norm_apply(op, shape, storage, norm.per_channel(), stream);
@@ -204,6 +204,7 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
     op.x = stored.data();
     op.y = asked.mask == Mask::from_y ? out.data() : nullptr;
     op.mask = asked.mask;
+    op.down = asked.two;
     op.g = asked.keep ? first.data() : nullptr;  // as in a program: in place of the first one
     norm_gradients(op, shape, storage, norm.parameters(), norm.per_channel(), asked.accumulate,
                    &scalars, norm.scratch(), stream);

@@ -96,6 +96,7 @@ struct NormApply {
   const void *x, *skip;  ///< skip: nullptr for none
   bool relu;
   void* y;
+  bool down = false;  ///< begins with the last rows, which x's writer has left in the cache
   /// Of a batch norm that is applied to the skip here; nullptr for none.
   const float *skip_scale = nullptr, *skip_shift = nullptr;
 };
@@ -113,6 +114,7 @@ struct NormBackward {
   const void *x, *y;           ///< y: for Mask::from_y
   Mask mask;
   void* g;  ///< nullptr, or the place for the gradient after the ReLU (the skip's); may be `first`
+  bool down = false;  ///< norm_input_gradient begins with the last rows
 };
 /// Computes g, the sums over it, dgamma, dbeta, the shares of the running statistics, and the
 /// numbers a, b, c. accumulate: adds to the existing gradients.

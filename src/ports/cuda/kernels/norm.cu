@@ -24,19 +24,22 @@ __device__ void set_batch_channel(const NormChannels& to, int c,
       backend::arithmetic::norm_channel(m.mean, m.variance, p.gamma[c], p.beta[c], p.epsilon));
 }
 
-// Any value of the channel is a good pivot, so take the first row: it is within a few deviations of
-// the mean, so no precision is lost where the mean is large.
+// Any value of the channel is a good pivot, so take the last row, where the walk begins: it is
+// within a few deviations of the mean, so no precision is lost where the mean is large.
 template <class T>
-__global__ void __launch_bounds__(block_threads, sum_blocks_each)
+__global__ void __launch_bounds__(block_threads, blocks_each)
     statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n, SumScratch to) {
+  wait_for_previous_kernel();
   constexpr int W = sum_width;
   const int channel = first_channel(W);
+  const T* last = x + (shape.rows - 1) * static_cast<std::size_t>(shape.channels);
   float sums[2 * W] = {};
   if (channel < shape.channels) {
     float pivot[W];
-    load(x + channel, pivot);
+    load(last + channel, pivot);
     each_row<64 / (W * sizeof(T))>(
-        shape, channel, [&](std::size_t at) { return access<W>(x + at); },
+        shape, channel, walk_of_grid(shape, true),
+        [&](std::size_t at) { return access<W>(x + at); },
         [&](std::size_t, const Pack<T, W>& row) {
           float v[W];
           unpack(row, v);
@@ -50,12 +53,14 @@ __global__ void __launch_bounds__(block_threads, sum_blocks_each)
   }
   sum_blocks(shape, channel, sums, to, [&](int c, double sum, double squares) {
     const auto count = static_cast<double>(shape.rows);
-    set_batch_channel(n, c, backend::arithmetic::moments(sum, squares, count, to_float(x[c])), p);
+    set_batch_channel(n, c, backend::arithmetic::moments(sum, squares, count, to_float(last[c])),
+                      p);
   });
 }
 
 __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
                                           NormChannels n) {
+  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   set_batch_channel(n, c,
@@ -65,6 +70,7 @@ __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormP
 }
 
 __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
+  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= channels) return;
   set_channel(n, c,
@@ -78,8 +84,9 @@ __device__ float relu(float v) { return v < 0 ? 0.f : v; }
 enum class Skip { none, value, normalised };
 
 template <class T, Skip skips>
-__global__ void __launch_bounds__(block_threads, 3)
-    apply_kernel(NormApply op, Matrix shape, NormChannels n) {
+__global__ void __launch_bounds__(block_threads, blocks_each)
+    apply_kernel(NormApply op, Matrix shape, NormChannels n, unsigned rows) {
+  wait_for_previous_kernel();
   constexpr int W = width<T>;
   constexpr bool with_skip = skips != Skip::none;
   const int channel = first_channel(W);
@@ -101,7 +108,7 @@ __global__ void __launch_bounds__(block_threads, 3)
     Pack<T, W> x, skip;
   };
   each_row<with_skip ? 2 : 4>(
-      shape, channel,
+      shape, channel, walk_of_block(shape, rows, op.down),
       [&](std::size_t at) {
         Row row{access<W>(x + at), {}};
         if constexpr (with_skip) row.skip = access<W>(skip + at);
@@ -171,7 +178,7 @@ void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
     const auto kernel = !op.skip        ? apply_kernel<T, Skip::none>
                         : op.skip_scale ? apply_kernel<T, Skip::normalised>
                                         : apply_kernel<T, Skip::value>;
-    launch("apply_kernel", kernel, cut.grid, cut.block, stream, op, shape, channels);
+    launch("apply_kernel", kernel, cut.grid, cut.block, stream, op, shape, channels, cut.rows);
   });
 }
 

@@ -75,9 +75,10 @@ __device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
 }
 
 template <class T, Mask mask, bool two>
-__global__ void __launch_bounds__(block_threads, sum_blocks_each)
+__global__ void __launch_bounds__(block_threads, blocks_each)
     gradient_sums_kernel(NormBackward op, Matrix shape, NormParameters p, NormChannels n,
                          bool accumulate, const DeviceScalars* scalars, SumScratch to) {
+  wait_for_previous_kernel();
   constexpr int W = sum_width;
   const int channel = first_channel(W);
   float sums[2 * W] = {};
@@ -88,7 +89,8 @@ __global__ void __launch_bounds__(block_threads, sum_blocks_each)
     float mean[W];
     load_floats(n.mean + channel, mean);
     each_row<two || mask == Mask::from_y || sizeof(T) == 4 ? 2 : 3>(
-        shape, channel, [&](std::size_t at) { return gradient.load(at); },
+        shape, channel, walk_of_grid(shape, true),
+        [&](std::size_t at) { return gradient.load(at); },
         [&](std::size_t at, const typename From::Row& row) {
           float v[W], g[W];
           gradient.from(row, v, g);
@@ -109,6 +111,7 @@ __global__ void __launch_bounds__(block_threads, sum_blocks_each)
 __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
                                          NormChannels n, bool accumulate,
                                          const DeviceScalars* scalars) {
+  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   const double dgamma = sums[c], dbeta = sums[shape.channels + c];
@@ -117,8 +120,9 @@ __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormPa
 }
 
 template <class T, Mask mask, bool two>
-__global__ void __launch_bounds__(block_threads, 3)
-    input_gradient_kernel(NormBackward op, Matrix shape, NormChannels n, T* dx) {
+__global__ void __launch_bounds__(block_threads, blocks_each)
+    input_gradient_kernel(NormBackward op, Matrix shape, NormChannels n, unsigned rows, T* dx) {
+  wait_for_previous_kernel();
   constexpr int W = width<T>;
   const int channel = first_channel(W);
   if (channel >= shape.channels) return;
@@ -129,8 +133,9 @@ __global__ void __launch_bounds__(block_threads, 3)
   load_floats(n.a + channel, a);
   load_floats(n.b + channel, b);
   load_floats(n.c + channel, c);
-  each_row<two && mask == Mask::from_x ? 1 : 2>(
-      shape, channel, [&](std::size_t at) { return gradient.load(at); },
+  each_row<two && mask != Mask::none ? 1 : 2>(
+      shape, channel, walk_of_block(shape, rows, op.down),
+      [&](std::size_t at) { return gradient.load(at); },
       [&](std::size_t at, const typename From::Row& row) {
         float v[W], g[W];
         gradient.from(row, v, g);
@@ -191,7 +196,7 @@ void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage st
   with_gradient(from, storage, [&]<class T, Mask mask, class Two>(T, MaskOf<mask>, Two) {
     const Columns cut = point_columns<T>(shape);
     launch("input_gradient_kernel", input_gradient_kernel<T, mask, Two::value>, cut.grid, cut.block,
-           stream, from, shape, channels, static_cast<T*>(dx));
+           stream, from, shape, channels, cut.rows, static_cast<T*>(dx));
   });
 }
 

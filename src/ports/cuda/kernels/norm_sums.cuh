@@ -8,10 +8,8 @@
 /// So the order of the sums does not depend on which block is last: atomics only count arrivals.
 namespace lockstep::cuda {
 
-// Three blocks on each of an H200's 132 processors: all run at once. It limits what the next levels
-// read, too.
-constexpr unsigned sum_blocks_each = 3;
-constexpr unsigned most_sum_blocks = sum_blocks_each * 132;
+// All run at once. It limits what the next levels read, too.
+constexpr unsigned most_sum_blocks = blocks_at_once;
 
 // Values of one access, in every storage. The sums of more would take the registers in which the
 // next rows arrive from memory.
@@ -22,9 +20,13 @@ inline Columns sum_columns(const Matrix& shape) {
   return columns(shape, sum_width, 4, most_sum_blocks);
 }
 
+/// A thread of a large matrix has 8 rows, because it reads up to six numbers for each of its
+/// channels first. A smaller one needs the blocks.
 template <class T>
 Columns point_columns(const Matrix& shape) {
-  return columns(shape, width<T>, 4, 1u << 20);
+  constexpr unsigned plenty = 16 * blocks_at_once, any = ~0u;
+  const Columns few = columns(shape, width<T>, 8, any);
+  return few.grid.x * few.grid.y >= plenty ? few : columns(shape, width<T>, 4, any);
 }
 
 constexpr unsigned sum_lanes = 32;

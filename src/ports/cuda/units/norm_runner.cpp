@@ -23,21 +23,19 @@ class NormRunner final : public Runner {
   }
 
   void forward() override {
+    const bool sums_here = input().sums == nowhere && c.plan.training;
     if (input().sums != nowhere)
       norm_statistics_of_sums(c.at<float>(input().sums), p.shape, numbers_, channels(), c.stream());
-    else if (c.plan.training)
+    else if (sums_here)
       norm_statistics(x(), p.shape, c.plan.storage, numbers_, channels(), scratch(), c.stream());
     else
       norm_running(p.shape, numbers_, channels(), c.stream());
-    if (p.value != nowhere) again();  // else its reader applies it
+    // Sums walk from the last rows to the first; otherwise a convolution has just written the last.
+    if (p.value != nowhere) apply(!sums_here);  // else its reader applies it
   }
 
   /// From the moments that the first pass left.
-  void again() override {
-    NormApply op{x(), nullptr, p.unit.relu, c.at(p.value)};
-    if (p.unit.skip) add_skip(op, c.unit(*p.unit.skip));
-    norm_apply(op, p.shape, c.plan.storage, channels(), c.stream());
-  }
+  void again() override { apply(false); }
 
   std::vector<backend::TapeStep> backward(bool accumulate) override {
     backend::TapeStep step{
@@ -48,6 +46,11 @@ class NormRunner final : public Runner {
   }
 
  private:
+  void apply(bool down) {
+    NormApply op{x(), nullptr, p.unit.relu, c.at(p.value), down};
+    if (p.unit.skip) add_skip(op, c.unit(*p.unit.skip));
+    norm_apply(op, p.shape, c.plan.storage, channels(), c.stream());
+  }
   /// The skip's value, or what is before its batch norm, which is applied here.
   void add_skip(NormApply& op, const PlannedUnit& skip) const {
     op.skip = c.at(skip.value);
@@ -80,6 +83,7 @@ class NormRunner final : public Runner {
   /// The reader's data gradient ended before the ReLU and made the sums.
   void differentiate_summed(NormBackward& op, bool accumulate) {
     op.x = x();
+    op.down = true;  // the data gradient has just written the last rows
     norm_gradients_of_sums(c.at<float>(sums_of_gradient(c.plan, p)), p.shape, numbers_, channels(),
                            accumulate, c.parameters.scalars(), c.stream());
     norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
