@@ -109,6 +109,14 @@ TEST_CASE("a network that fits no unit is an error that names the node", "[cuda]
   REQUIRE(relu.op == nn::Op::relu);
   relu.inputs = {1};  // after the convolution: nothing reads the batch norm
   CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("relu"));
+
+  network = model("resnet50");
+  const auto pool = std::find_if(network.nodes.begin(), network.nodes.end(),
+                                 [](const nn::Node& node) { return node.op == nn::Op::max_pool; });
+  pool->kernel = 15;
+  CHECK_NOTHROW(lower(network));
+  pool->kernel = 16;  // a byte could not tell each of its pixels from none
+  CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("15 x 15"));
 }
 
 TEST_CASE(
