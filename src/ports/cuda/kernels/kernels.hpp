@@ -96,20 +96,25 @@ struct NormApply {
   const void *x, *skip;  ///< skip: nullptr for none
   bool relu;
   void* y;
+  std::uint8_t* bits;  ///< with a skip: nullptr, or the place for Mask::from_bits
 };
 void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
                 const NormChannels& channels, cudaStream_t stream);
 
 /// How ReLU's gradient finds where the input was positive.
 enum class Mask {
-  none,    ///< no ReLU
-  from_x,  ///< from x * scale + shift, computed again
-  from_y   ///< from the output: there was a skip
+  none,      ///< no ReLU
+  from_x,    ///< from x * scale + shift, computed again
+  from_bits  ///< from what norm_apply() left: there was a skip
 };
+/// One byte for each 16-byte access of the output: bit k is 1 where its value k, as stored, is
+/// positive.
+std::size_t mask_bytes(const Matrix& shape, Storage storage);
 struct NormBackward {
   const void *first, *second;  ///< gradients of y; second: nullptr for none
-  const void *x, *y;           ///< y: for Mask::from_y
+  const void* x;
   Mask mask;
+  const std::uint8_t* bits;  ///< for Mask::from_bits
   void* g;  ///< nullptr, or the place for the gradient after the ReLU (the skip's); may be `first`
 };
 /// Computes g, the sums over it, dgamma, dbeta, the shares of the running statistics, and the

@@ -5,8 +5,8 @@
 #include "ports/cuda/kernels/divider.cuh"
 #include "ports/cuda/kernels/vector.cuh"
 
-// Each thread writes one 16-byte access of the output. It gathers instead of scattering, so it
-// needs no atomics and gives the same bits each time.
+// Each thread writes one 16-byte access of the output, or those of a tile of pixels. It gathers
+// instead of scattering, so it needs no atomics and gives the same bits each time.
 namespace lockstep::cuda {
 
 namespace {

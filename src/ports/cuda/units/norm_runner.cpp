@@ -35,8 +35,8 @@ class NormRunner final : public Runner {
   /// From the moments that the first pass left.
   void again() override {
     const void* skip = p.unit.skip ? c.at(c.unit(*p.unit.skip).value) : nullptr;
-    norm_apply({x(), skip, p.unit.relu, c.at(p.value)}, p.shape, c.plan.storage, channels(),
-               c.stream());
+    norm_apply({x(), skip, p.unit.relu, c.at(p.value), c.at<std::uint8_t>(p.mask)}, p.shape,
+               c.plan.storage, channels(), c.stream());
   }
 
   std::vector<backend::TapeStep> backward(bool accumulate) override {
@@ -58,8 +58,8 @@ class NormRunner final : public Runner {
     if (p.value == nowhere) return differentiate_applied(op, accumulate);
     op.second = second_gradient();
     op.x = x();
-    op.y = c.at(p.value);
-    op.mask = !p.unit.relu ? Mask::none : p.unit.skip ? Mask::from_y : Mask::from_x;
+    op.mask = !p.unit.relu ? Mask::none : p.unit.skip ? Mask::from_bits : Mask::from_x;
+    op.bits = c.at<std::uint8_t>(p.mask);
     op.g = c.at(p.skip_gradient);
     norm_gradients(op, p.shape, c.plan.storage, numbers_, channels(), accumulate,
                    c.parameters.scalars(), scratch(), c.stream());
