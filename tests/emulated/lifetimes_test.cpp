@@ -55,6 +55,11 @@ class Rehearsal {
   };
 
   std::size_t size(const PlannedUnit& p) const { return p.shape.count() * each_; }
+  /// Its backward reads bits that say where its ReLU let values through: one for each value, in
+  /// bytes for 16 bytes of values.
+  static bool is_masked(const PlannedUnit& p) {
+    return p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip;
+  }
   static std::size_t channels(const PlannedUnit& p) {
     return static_cast<std::size_t>(p.shape.channels);
   }
@@ -107,6 +112,7 @@ class Rehearsal {
       again ? read(p.extra, 36 * channels(p), "moments", u)
             : write(p.extra, 36 * channels(p), "moments", u);
     }
+    if (is_masked(p) && plan_.training) write(p.mask, size(p) / 16, "mask", u);
     if (p.unit.kind == UnitKind::max_pool) write(p.extra, p.shape.count(), "index", u);
     if (p.sums != nowhere) write(p.sums, 8 * channels(p), "sums", u);
     if (p.value != nowhere) write(p.value, size(p), "value", u);
@@ -122,7 +128,7 @@ class Rehearsal {
       write(plan_.received.gradients, p.gradients.size() * size(p), "received gradients", u);
     if (fused) read(sums_of_gradient(plan_, p), 20 * channels(p), "sums", u);
     if (p.unit.kind == UnitKind::conv || p.unit.kind == UnitKind::norm) read_value(p.unit.input);
-    if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip) read_value(u);
+    if (is_masked(p)) read(p.mask, size(p) / 16, "mask", u);
     if (p.unit.kind == UnitKind::norm) read(p.extra, 36 * channels(p), "moments", u);
     if (p.unit.kind == UnitKind::max_pool) read(p.extra, p.shape.count(), "index", u);
     if (p.gradient_sums != nowhere) {

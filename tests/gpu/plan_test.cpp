@@ -1,5 +1,6 @@
 // What the CUDA backend decides before anything runs. This needs its code and cuDNN, but no GPU.
 #include <catch2/catch.hpp>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/parameters.hpp"
+#include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "tests/support/networks/sketch.hpp"
 
@@ -67,6 +69,10 @@ std::vector<Stay> lives_of(const ProgramPlan& plan) {
     if (p.unit.kind == UnitKind::norm)
       lives.push_back({p.unit.name + " channels", at(p.extra), 36 * channels(p), u,
                        plan.training ? back(u) : u});
+    const bool masked = p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip;
+    CHECK((p.mask != nowhere) == (masked && plan.training));
+    if (p.mask != nowhere)
+      lives.push_back({p.unit.name + " mask", at(p.mask), p.shape.count() * each / 16, u, back(u)});
     Stay value{p.unit.name, at(p.value), p.shape.count() * each, u, u};
     for (const std::size_t r : p.unit.readers) {
       value.last = std::max(value.last, r);
@@ -109,6 +115,14 @@ TEST_CASE("a network that fits no unit is an error that names the node", "[cuda]
   REQUIRE(relu.op == nn::Op::relu);
   relu.inputs = {1};  // after the convolution: nothing reads the batch norm
   CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("relu"));
+
+  network = model("resnet50");
+  const auto pool = std::find_if(network.nodes.begin(), network.nodes.end(),
+                                 [](const nn::Node& node) { return node.op == nn::Op::max_pool; });
+  pool->kernel = 15;
+  CHECK_NOTHROW(lower(network));
+  pool->kernel = 16;  // a byte could not tell each of its pixels from none
+  CHECK_THROWS_WITH(lower(network), Catch::Matchers::Contains("15 x 15"));
 }
 
 TEST_CASE(
@@ -138,6 +152,29 @@ TEST_CASE(
         }
       }
     }
+  }
+}
+
+TEST_CASE("after a sum, batch norm's gradient reads a bit for each value instead of the output",
+          "[cuda]") {
+  ConvPlanner planner = h200();
+  for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+    const nn::Network network = model("resnet50");
+    const ProgramPlan plan = plan_program(network, program(2, precision), planner);
+    std::map<std::string, double> moved;
+    for (const StepFloor& step : floors(network, plan, std::nullopt)) moved[step.name] = step.bytes;
+    std::size_t joins = 0;
+    for (const PlannedUnit& p : plan.units) {
+      if (p.mask == nowhere) continue;
+      ++joins;
+      const auto value = static_cast<double>(p.shape.count() * bytes_of(plan.storage));
+      const double bits = value / 16, gradients = static_cast<double>(p.gradients.size());
+      // x for the moments; then x, the skip and y.
+      CHECK(moved.at(p.unit.name) == Approx(4 * value + bits));
+      // x, the gradients and their sum; then x, this sum and dx.
+      CHECK(moved.at(p.unit.name + " gradient") == Approx((5 + gradients) * value + bits));
+    }
+    CHECK(joins == 16);
   }
 }
 

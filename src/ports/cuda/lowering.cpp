@@ -11,6 +11,7 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr std::size_t channel_multiple = 8;  // one 16-byte access in 16-bit precisions
+constexpr std::size_t largest_pool = 15;     // a byte holds the place in a window, or 255: none
 
 class Lowering {
  public:
@@ -160,6 +161,8 @@ class Lowering {
       const std::size_t added = channels - node(units_[unit.input].value).shape.channels;
       if (unit.kind == UnitKind::subsample && added % (2 * channel_multiple) != 0)
         refuse(unit.node, "the new channels must be a multiple of 16");
+      if (unit.kind == UnitKind::max_pool && node(unit.node).kernel > largest_pool)
+        refuse(unit.node, "its windows must have at most 15 x 15 pixels");
     }
   }
 

@@ -53,7 +53,7 @@ TEST_CASE("a batch norm's sums have one order, whichever block is the last to ar
                               g = rounded(storage, some_values(shape.count(), 9));
     const Values stored(storage, x), gradient(storage, g);
     DeviceScalars scalars;
-    const NormBackward op{gradient.data(), nullptr, stored.data(), nullptr, Mask::none, nullptr};
+    const NormBackward op{gradient.data(), nullptr, stored.data(), Mask::none, nullptr, nullptr};
     const Outputs got = in_every_order([&](cudaStream_t stream) {
       Norm norm(shape);
       for (int launches = 0; launches < 2; ++launches) {  // the tickets serve the next one, too

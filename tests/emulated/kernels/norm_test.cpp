@@ -28,6 +28,15 @@ struct Moments {
   std::vector<double> mean, variance;
 };
 
+/// For Mask::from_bits, from its definition.
+std::vector<std::uint8_t> mask_of(const std::vector<double>& y, Storage storage) {
+  const std::size_t width = 16 / bytes_of(storage);
+  std::vector<std::uint8_t> bytes(y.size() / width);
+  for (std::size_t i = 0; i < y.size(); ++i)
+    if (y[i] > 0) bytes[i / width] |= static_cast<std::uint8_t>(1u << i % width);
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("a batch's mean and deviation, every storage", "[kernel]") {
@@ -110,10 +119,18 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
           const Outputs got = in_every_order([&](cudaStream_t stream) {
             norm_running(shape, norm.parameters(), norm.per_channel(), stream);
             Values y(storage, shape.count());
-            NormApply op{stored.data(), skips > 0 ? skip.data() : nullptr, relu, y.data(), relu};
+            std::vector<std::uint8_t> mask(mask_bytes(shape, storage), 0xaa);
+            const bool masked = skips > 0 && relu;
+            NormApply op{stored.data(),
+                         skips > 0 ? skip.data() : nullptr,
+                         relu,
+                         y.data(),
+                         masked ? mask.data() : nullptr,
+                         relu};
             if (skips == 2) op.skip_scale = of_skip.floats();
             if (skips == 2) op.skip_shift = of_skip.floats() + norm.channels;
             norm_apply(op, shape, storage, norm.per_channel(), stream);
+            if (masked) CHECK(mask == mask_of(y.read(), storage));
             return Outputs{y.read()};
           });
           const std::vector<double> n = norm.numbers.read();
@@ -127,6 +144,28 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
           }
           check_near(got[0], want, precision_of(storage) + 1e-6, "y");
         }
+}
+
+TEST_CASE("a join's mask is of the values as stored: where rounding made 0, nothing passes",
+          "[kernel]") {
+  const Matrix shape{5, 8};
+  for (const Storage storage : all_storages) {
+    INFO(to_string(storage));
+    const std::vector<double> zeros(shape.count());
+    const Values x(storage, zeros), skip(storage, zeros);
+    Values y(storage, shape.count());
+    Norm norm(shape);
+    const NormChannels n = norm.per_channel();
+    const float shifts[] = {1e-9f, -1e-9f, 0.f, -0.f, 1e-40f, 6e-8f, INFINITY, NAN};
+    std::fill_n(n.scale, 8, 1.f);
+    std::copy_n(shifts, 8, n.shift);
+    std::vector<std::uint8_t> mask(mask_bytes(shape, storage), 0xaa);
+    const CudaStream stream;
+    norm_apply({x.data(), skip.data(), true, y.data(), mask.data()}, shape, storage, n,
+               stream.get());
+    CHECK(mask == mask_of(y.read(), storage));
+    CHECK((mask[0] & 1) == (storage == Storage::fp16 ? 0 : 1));
+  }
 }
 
 namespace {
@@ -157,7 +196,7 @@ Wanted backward(const Asked& asked, const Matrix& shape, const std::vector<doubl
   want.dbeta.resize(channels);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t c = i % channels;
-    const double out = asked.mask == Mask::from_y ? y[i] : normalised(i) * gamma[c] + beta[c];
+    const double out = asked.mask == Mask::from_bits ? y[i] : normalised(i) * gamma[c] + beta[c];
     if (asked.mask != Mask::none && !(out > 0)) g[i] = 0;
     want.dgamma[c] += g[i] * normalised(i);
     want.dbeta[c] += g[i];
@@ -185,9 +224,11 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
                           << static_cast<int>(asked.mask) << (asked.two ? ", two gradients" : "")
                           << (asked.keep ? ", kept" : "") << (asked.accumulate ? ", added" : ""));
   const std::vector<double> x = input(shape, storage);
-  const std::vector<double> y = rounded(storage, some_values(shape.count(), 8));
+  std::vector<double> y = rounded(storage, some_values(shape.count(), 8));
+  for (std::size_t i = 0; i < y.size(); i += 3) y[i] = i % 2 == 0 ? 0 : NAN;
   const std::vector<double> one = rounded(storage, some_values(shape.count(), 9));
   const std::vector<double> other = rounded(storage, some_values(shape.count(), 10));
+  const std::vector<std::uint8_t> bits = mask_of(y, storage);
   const float share = 0.25f;
   DeviceScalars scalars;
   scalars.step.statistics_share = share;
@@ -195,16 +236,16 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
   const Outputs got = in_every_order([&](cudaStream_t stream) {
     Norm norm(shape);
     before = norm.gradients.read(), gamma = norm.gamma.read(), beta = norm.beta.read();
-    Values stored(storage, x), out(storage, y), first(storage, one), second(storage, other);
+    Values stored(storage, x), first(storage, one), second(storage, other);
     norm_statistics(stored.data(), shape, storage, norm.parameters(), norm.per_channel(),
                     norm.scratch(), stream);
     NormBackward op{};
     op.first = first.data();
     op.second = asked.two ? second.data() : nullptr;
     op.x = stored.data();
-    op.y = asked.mask == Mask::from_y ? out.data() : nullptr;
     op.mask = asked.mask;
     op.down = asked.two;
+    op.bits = asked.mask == Mask::from_bits ? bits.data() : nullptr;
     op.g = asked.keep ? first.data() : nullptr;  // as in a program: in place of the first one
     norm_gradients(op, shape, storage, norm.parameters(), norm.per_channel(), asked.accumulate,
                    &scalars, norm.scratch(), stream);
@@ -233,9 +274,9 @@ void check_backward(const Asked& asked, const Matrix& shape, Storage storage) {
 TEST_CASE("batch norm's gradients, every mask and storage", "[kernel]") {
   for (const Storage storage : all_storages)
     for (const Matrix& shape : shapes)
-      for (const Mask mask : {Mask::none, Mask::from_x, Mask::from_y})
+      for (const Mask mask : {Mask::none, Mask::from_x, Mask::from_bits})
         for (const bool two : {false, true})
-          check_backward({mask, two, mask == Mask::from_y, two == (mask == Mask::none)}, shape,
+          check_backward({mask, two, mask == Mask::from_bits, two == (mask == Mask::none)}, shape,
                          storage);
 }
 
@@ -278,7 +319,7 @@ TEST_CASE("from a convolution's sums come the same numbers and gradients as from
     }
     DeviceScalars scalars;
     scalars.step.statistics_share = 0.25f;
-    const NormBackward op{gradient.data(), nullptr, stored.data(), nullptr, Mask::none, nullptr};
+    const NormBackward op{gradient.data(), nullptr, stored.data(), Mask::none, nullptr, nullptr};
     for (const bool accumulate : {false, true}) {
       const auto outputs = [&](bool from_sums) {
         return in_every_order([&](cudaStream_t stream) {

@@ -17,10 +17,12 @@ Window window(std::size_t batch, int channels, int height, int width, int kernel
   return {batch, channels, height, width, out(height), out(width), kernel, stride, padding};
 }
 
-const Window windows[] = {window(2, 16, 11, 7, 3, 2, 1), window(3, 8, 8, 8, 3, 2, 1),
-                          window(1, 24, 5, 5, 2, 2, 0),  window(2, 8, 1, 1, 3, 1, 1),
-                          window(1, 8, 9, 6, 3, 1, 1),   window(1, 8, 11, 8, 2, 3, 0),
-                          window(2, 24, 7, 9, 5, 2, 2)};
+const Window windows[] = {
+    window(2, 16, 11, 7, 3, 2, 1), window(3, 8, 8, 8, 3, 2, 1),  window(1, 8, 1, 2, 3, 2, 1),
+    window(1, 16, 7, 12, 3, 2, 0), window(1, 24, 5, 5, 2, 2, 0), window(1, 8, 6, 4, 2, 2, 0),
+    window(2, 8, 1, 1, 3, 1, 1),   window(1, 8, 9, 6, 3, 1, 1),  window(1, 8, 11, 8, 2, 3, 0),
+    window(2, 8, 7, 9, 3, 3, 1),   window(1, 16, 6, 6, 3, 3, 0), window(2, 24, 7, 9, 5, 2, 2),
+    window(1, 8, 9, 17, 15, 1, 7)};
 
 std::size_t inputs(const Window& w) {
   return w.batch * static_cast<std::size_t>(w.height * w.width * w.channels);
@@ -92,7 +94,8 @@ TEST_CASE("max pooling's gradient goes where the largest was", "[kernel]") {
     for (const Window& w : windows)
       for (const bool two : {false, true}) {
         INFO(to_string(storage) << ", " << w.height << " x " << w.width << (two ? ", two" : ""));
-        const std::vector<double> x = coarse(inputs(w), 2);
+        std::vector<double> x = coarse(inputs(w), 2);
+        if (x.size() > 100) x[x.size() / 2] = NAN;
         const std::size_t count = outputs(w, w.channels);
         const std::vector<double> a = coarse(count, 3), b = coarse(count, 4);
         const Values stored(storage, x), first(storage, a), second(storage, b);
@@ -134,6 +137,27 @@ TEST_CASE("max pooling's gradient adds the windows in one order: the input's fir
     for (std::size_t i = 0; i < want.size(); ++i)
       REQUIRE(got[0][i] == static_cast<double>(want[i]));
   }
+}
+
+TEST_CASE("a gradient that is not finite goes to the largest pixel of its window alone",
+          "[kernel]") {
+  for (const Storage storage : all_storages)
+    for (const Window& w : windows) {
+      INFO(to_string(storage) << ", " << w.height << " x " << w.width << ", kernel " << w.kernel);
+      const std::vector<double> x = coarse(inputs(w), 2);
+      const std::size_t count = outputs(w, w.channels), spoilt = count / 2;
+      std::vector<double> a = coarse(count, 3);
+      a[spoilt] = NAN;
+      const Values stored(storage, x), first(storage, a);
+      Values y(storage, count), dx(storage, x.size());
+      std::vector<std::uint8_t> index(count, 255);
+      const CudaStream stream;
+      max_pool(stored.data(), w, storage, y.data(), index.data(), stream.get());
+      max_pool_gradient(first.data(), nullptr, index.data(), w, storage, dx.data(), stream.get());
+      const std::vector<double> got = dx.read();
+      const std::size_t source = chosen(w, x)[spoilt];
+      for (std::size_t i = 0; i < got.size(); ++i) REQUIRE(std::isnan(got[i]) == (i == source));
+    }
 }
 
 TEST_CASE("a divider gives the quotient of every number below 2^31", "[kernel]") {

@@ -96,6 +96,7 @@ struct NormApply {
   const void *x, *skip;  ///< skip: nullptr for none
   bool relu;
   void* y;
+  std::uint8_t* bits = nullptr;  ///< with a skip: nullptr, or the place for Mask::from_bits
   bool down = false;  ///< begins with the last rows, which x's writer has left in the cache
   /// Of a batch norm that is applied to the skip here; nullptr for none.
   const float *skip_scale = nullptr, *skip_shift = nullptr;
@@ -105,14 +106,18 @@ void norm_apply(const NormApply& op, const Matrix& shape, Storage storage,
 
 /// How ReLU's gradient finds where the input was positive.
 enum class Mask {
-  none,    ///< no ReLU
-  from_x,  ///< from x * scale + shift, computed again
-  from_y   ///< from the output: there was a skip
+  none,      ///< no ReLU
+  from_x,    ///< from x * scale + shift, computed again
+  from_bits  ///< from what norm_apply() left: there was a skip
 };
+/// One byte for each 16-byte access of the output: bit k is 1 where its value k, as stored, is
+/// positive.
+std::size_t mask_bytes(const Matrix& shape, Storage storage);
 struct NormBackward {
   const void *first, *second;  ///< gradients of y; second: nullptr for none
-  const void *x, *y;           ///< y: for Mask::from_y
+  const void* x;
   Mask mask;
+  const std::uint8_t* bits;  ///< for Mask::from_bits
   void* g;  ///< nullptr, or the place for the gradient after the ReLU (the skip's); may be `first`
   bool down = false;  ///< norm_input_gradient begins with the last rows
 };

@@ -81,6 +81,17 @@ __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
 // A NaN is not smaller than 0, so it stays.
 __device__ float relu(float v) { return v < 0 ? 0.f : v; }
 
+/// A bit for each value: 1 where it is positive.
+template <class T, int N>
+__device__ std::uint8_t positive(const Pack<T, N>& values) {
+  float v[N];
+  unpack(values, v);
+  unsigned bits = 0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) bits |= (v[k] > 0 ? 1u : 0u) << k;
+  return static_cast<std::uint8_t>(bits);
+}
+
 enum class Skip { none, value, normalised };
 
 template <class T, Skip skips>
@@ -125,7 +136,9 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
           if constexpr (skips == Skip::normalised) v[k] += s[k] * skip_scale[k];
           if (op.relu) v[k] = relu(v[k]);
         }
-        store(y + at, v);
+        const Pack<T, W> stored = store(y + at, v);
+        if constexpr (with_skip)
+          if (op.bits) op.bits[at / W] = positive(stored);
       });
 }
 
@@ -136,6 +149,10 @@ NormChannels norm_channels(float* memory, int channels) {
   __half* halves = reinterpret_cast<__half*>(array(8));
   return {array(0), array(1), array(2), array(3), array(4),
           array(5), array(6), array(7), halves,   halves + channels};
+}
+
+std::size_t mask_bytes(const Matrix& shape, Storage storage) {
+  return shape.count() * bytes_of(storage) / 16;
 }
 
 std::size_t norm_scratch(const Matrix& shape) {

@@ -10,28 +10,32 @@ namespace {
 /// The gradient after the ReLU, for the W values of one access.
 template <class T, int W, Mask mask, bool two>
 struct Gradient {
-  const T *x, *first, *second, *y;
+  const T *x, *first, *second;
+  const std::uint8_t* bits;
+  int bit;  ///< of the first value
   float scale[W], shift[W];
 
   /// What it needs of one row, and x itself.
   struct Row {
-    Pack<T, W> x, first, second, y;
+    Pack<T, W> x, first, second;
+    std::uint8_t bits;
   };
 
   __device__ Gradient(const NormBackward& op, const NormChannels& n, int channel)
       : x(static_cast<const T*>(op.x)),
         first(static_cast<const T*>(op.first)),
         second(static_cast<const T*>(op.second)),
-        y(static_cast<const T*>(op.y)) {
+        bits(op.bits),
+        bit(channel % width<T>) {
     if constexpr (mask == Mask::from_x) {
       load_floats(n.scale + channel, scale);
       load_floats(n.shift + channel, shift);
     }
   }
   __device__ Row load(std::size_t at) const {
-    Row row{access<W>(x + at), access<W>(first + at), {}, {}};
+    Row row{access<W>(x + at), access<W>(first + at), {}, 0};
     if constexpr (two) row.second = access<W>(second + at);
-    if constexpr (mask == Mask::from_y) row.y = access<W>(y + at);
+    if constexpr (mask == Mask::from_bits) row.bits = bits[at / width<T>];
     return row;
   }
   __device__ void from(const Row& row, float (&v)[W], float (&g)[W]) const {
@@ -43,15 +47,12 @@ struct Gradient {
 #pragma unroll
       for (int k = 0; k < W; ++k) g[k] += more[k];
     }
-    if constexpr (mask != Mask::none) {
-      float out[W];
-      if constexpr (mask == Mask::from_y) unpack(row.y, out);
+    if constexpr (mask == Mask::from_x)
 #pragma unroll
-      for (int k = 0; k < W; ++k) {
-        if constexpr (mask == Mask::from_x) out[k] = v[k] * scale[k] + shift[k];
-        g[k] = out[k] > 0 ? g[k] : 0.f;
-      }
-    }
+      for (int k = 0; k < W; ++k) g[k] = v[k] * scale[k] + shift[k] > 0 ? g[k] : 0.f;
+    if constexpr (mask == Mask::from_bits)
+#pragma unroll
+      for (int k = 0; k < W; ++k) g[k] = (row.bits >> bit >> k & 1) != 0 ? g[k] : 0.f;
   }
 };
 
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
     const From gradient(op, n, channel);
     float mean[W];
     load_floats(n.mean + channel, mean);
-    each_row<two || mask == Mask::from_y || sizeof(T) == 4 ? 2 : 3>(
+    each_row<(two && mask != Mask::from_bits) || sizeof(T) == 4 ? 2 : 3>(
         shape, channel, walk_of_grid(shape, true),
         [&](std::size_t at) { return gradient.load(at); },
         [&](std::size_t at, const typename From::Row& row) {
@@ -160,8 +161,8 @@ void with_gradient(const NormBackward& op, Storage storage, const Body& body) {
         return with_two(MaskOf<Mask::none>{});
       case Mask::from_x:
         return with_two(MaskOf<Mask::from_x>{});
-      case Mask::from_y:
-        return with_two(MaskOf<Mask::from_y>{});
+      case Mask::from_bits:
+        return with_two(MaskOf<Mask::from_bits>{});
     }
   });
 }

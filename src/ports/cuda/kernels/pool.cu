@@ -5,8 +5,8 @@
 #include "ports/cuda/kernels/divider.cuh"
 #include "ports/cuda/kernels/vector.cuh"
 
-// Each thread writes one 16-byte access of the output. It gathers instead of scattering, so it
-// needs no atomics and gives the same bits each time.
+// Each thread writes one 16-byte access of the output, or those of a tile of pixels. It gathers
+// instead of scattering, so it needs no atomics and gives the same bits each time.
 namespace lockstep::cuda {
 
 namespace {
@@ -103,42 +103,86 @@ __device__ void add_from(const T* from, std::size_t at, float (&sum)[width<T>]) 
   for (int k = 0; k < width<T>; ++k) sum[k] += v[k];
 }
 
-/// The outputs along one axis whose windows hold an input, the last one first.
-struct Lines {
-  int first, last;
+/// What max pooling's gradient takes from one window: the gradient of its output, and the place in
+/// it that gets this, in a byte for each value.
+template <class T>
+struct Given {
+  float g[width<T>];
+  Pack<unsigned, width<T> / 4> where;
+
+  __device__ void add_to(float (&sum)[width<T>], int place) const {
+    const unsigned four = static_cast<unsigned>(place) * 0x01010101u;
+#pragma unroll
+    for (int k = 0; k < width<T>; ++k)
+      if (((where.v[k / 4] ^ four) & (0xffu << k % 4 * 8)) == 0) sum[k] += g[k];
+  }
 };
-__device__ Lines outputs_of(int input, const Window& w, int outputs, const Divider& stride) {
-  const int end = input + w.padding;  // minus the place in the window: output * stride
-  const int begin = std::max(0, end - w.kernel + 1) + w.stride - 1;
-  return {std::min(static_cast<int>(stride.quotient(static_cast<unsigned>(end))), outputs - 1),
-          static_cast<int>(stride.quotient(static_cast<unsigned>(begin)))};
-}
 
 template <class T>
-__global__ void max_pool_gradient_kernel(const T* first, const T* second, const std::uint8_t* index,
-                                         Window w, Cut cut, Divider stride, T* dx) {
+struct Givers {
+  const T *first, *second;
+  const std::uint8_t* index;
+
+  /// access: which one of the image's. A window that does not exist gives to no place.
+  __device__ Given<T> at(std::size_t image, unsigned access, bool exists) const {
+    constexpr int W = width<T>;
+    const std::size_t at = image + std::size_t{access} * W;
+    Given<T> given;
+    load(first + at, given.g);
+    if (second) add_from(second, at, given.g);
+    given.where = *reinterpret_cast<const Pack<unsigned, W / 4>*>(index + at);
+#pragma unroll
+    for (unsigned& four : given.where.v)
+      if (!exists) four = ~0u;
+    return given;
+  }
+};
+
+/// Each thread makes a tile: the stride x stride pixels at which one window begins. That window and
+/// the `reach - 1` before it, along each axis, may hold them. kernel, stride: known, and then each
+/// window is loaded once, all before the first is used; or 0.
+template <class T, int kernel, int stride>
+__global__ void __launch_bounds__(block_threads, blocks_each)
+    max_pool_gradient_kernel(Givers<T> from, Window w, Cut tiles, int skipped, T* dx) {
   wait_for_previous_kernel();
-  constexpr int W = width<T>;
-  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
-    const Lines lines = outputs_of(p.y, w, w.out_height, stride);
-    const Lines columns = outputs_of(p.x, w, w.out_width, stride);
-    float sum[W] = {};
-    for (int y = lines.first; y >= lines.last; --y) {
-      const int ky = p.y + w.padding - y * w.stride;
-#pragma unroll 2
-      for (int x = columns.first; x >= columns.last; --x) {
-        const int kx = p.x + w.padding - x * w.stride;
-        const std::size_t at =
-            offset(image, y, x, w.out_height, w.out_width, w.channels, p.channel);
-        float g[W] = {};
-        add_from(first, at, g);
-        if (second) add_from(second, at, g);
-        const auto where = access<W>(index + at);
-        for (int k = 0; k < W; ++k)
-          if (where.v[k] == ky * w.kernel + kx) sum[k] += g[k];
-      }
-    }
-    store(dx + to, sum);
+  constexpr bool known = kernel > 0;
+  constexpr int W = width<T>, reach = known ? (kernel + stride - 1) / stride : 1;
+  if constexpr (known) w.kernel = kernel, w.stride = stride;
+  each_image<T>(tiles, [&](std::size_t image, const Spot& tile, std::size_t) {
+    const int last_y = tile.y + skipped, last_x = tile.x + skipped;
+    const int top = last_y * w.stride - w.padding, left = last_x * w.stride - w.padding;
+    const int groups = w.channels / W, group = tile.channel / W;
+    const std::size_t outputs = offset(image, 0, 0, w.out_height, w.out_width, w.channels, 0);
+    T* to = dx + offset(image, 0, 0, w.height, w.width, w.channels, 0);
+    const auto given = [&](int back_y, int back_x) {
+      const int y = last_y - back_y, x = last_x - back_x;
+      const bool exists = y >= 0 && x >= 0 && y < w.out_height && x < w.out_width;
+      const int pixel = exists ? y * w.out_width + x : 0;
+      return from.at(outputs, static_cast<unsigned>(pixel * groups + group), exists);
+    };
+    Given<T> all[reach][reach];
+    if constexpr (known)
+#pragma unroll
+      for (int k = 0; k < reach * reach; ++k)
+        all[k / reach][k % reach] = given(k / reach, k % reach);
+    const auto make = [&](int row, int column) {
+      const int y = top + row, x = left + column;
+      if (y < 0 || x < 0 || y >= w.height || x >= w.width) return;
+      float sum[W] = {};
+#pragma unroll(reach)
+      for (int ky = row, back_y = 0; ky < w.kernel; ky += w.stride, ++back_y)
+#pragma unroll(reach)
+        for (int kx = column, back_x = 0; kx < w.kernel; kx += w.stride, ++back_x)
+          if constexpr (known)
+            all[back_y][back_x].add_to(sum, ky * kernel + kx);
+          else
+            given(back_y, back_x).add_to(sum, ky * w.kernel + kx);
+      store(to + std::size_t{static_cast<unsigned>((y * w.width + x) * groups + group)} * W, sum);
+    };
+#pragma unroll(known ? stride : 1)
+    for (int row = 0; row < w.stride; ++row)
+#pragma unroll(known ? stride : 1)
+      for (int column = 0; column < w.stride; ++column) make(row, column);
   });
 }
 
@@ -214,11 +258,17 @@ void max_pool(const void* x, const Window& w, Storage storage, void* y, std::uin
 
 void max_pool_gradient(const void* first, const void* second, const std::uint8_t* index,
                        const Window& w, Storage storage, void* dx, cudaStream_t stream) {
+  const int skipped = w.padding / w.stride;  // tiles that have no pixel
+  const auto tiles = [&](int size) { return (size - 1 + w.padding) / w.stride - skipped + 1; };
   with_type(storage, [&]<class T>(T) {
-    const Cut cut = Cut::of<T>(w.batch, w.height, w.width, w.channels);
-    launch("max_pool_gradient_kernel", max_pool_gradient_kernel<T>, cut.grid(), cut.block(), stream,
-           static_cast<const T*>(first), static_cast<const T*>(second), index, w, cut,
-           Divider(w.stride), static_cast<T*>(dx));
+    Cut::of<T>(w.batch, w.height, w.width, w.channels);  // checks that an int counts its accesses
+    const Cut cut = Cut::of<T>(w.batch, tiles(w.height), tiles(w.width), w.channels);
+    // What ResNets have, or any.
+    const auto kernel = w.kernel == 3 && w.stride == 2 ? max_pool_gradient_kernel<T, 3, 2>
+                                                       : max_pool_gradient_kernel<T, 0, 0>;
+    launch("max_pool_gradient_kernel", kernel, cut.grid(), cut.block(), stream,
+           Givers<T>{static_cast<const T*>(first), static_cast<const T*>(second), index}, w, cut,
+           skipped, static_cast<T*>(dx));
   });
 }
 

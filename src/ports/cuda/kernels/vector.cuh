@@ -69,12 +69,14 @@ __device__ void load_floats(const float* p, float (&out)[N]) {
   }
 }
 
+/// Returns what it wrote.
 template <class T, int N>
-__device__ void store(T* p, const float (&values)[N]) {
+__device__ Pack<T, N> store(T* p, const float (&values)[N]) {
   Pack<T, N> pack;
 #pragma unroll
   for (int i = 0; i < N; ++i) pack.v[i] = rounded<T>(values[i]);
   *reinterpret_cast<Pack<T, N>*>(p) = pack;
+  return pack;
 }
 
 /// Calls body(T{}) with the type for `storage`.

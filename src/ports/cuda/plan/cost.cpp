@@ -40,9 +40,8 @@ class Costs {
         return step(p, p.unit.name, cost.forward);
       case UnitKind::norm: {  // statistics, then apply; a convolution may have done either
         const bool sums = plan_.units[p.unit.input].sums == nowhere, applies = p.value != nowhere;
-        const double skip = p.unit.skip ? value_bytes(p) : 0;
         return {p.unit.name, cost.statistics.operations + cost.forward.operations,
-                (sums ? cost.statistics.bytes() : 0) + (applies ? cost.forward.bytes() + skip : 0)};
+                (sums ? cost.statistics.bytes() : 0) + (applies ? apply_bytes(p, cost) : 0)};
       }
       case UnitKind::head: {
         StepCost whole = step(p, p.unit.name, cost.forward);
@@ -62,7 +61,7 @@ class Costs {
     if (p.unit.kind == UnitKind::norm) {
       const nn::NodeCost each = node_cost(p);
       cost.flops = each.forward.operations;
-      cost.bytes = each.forward.bytes() + (p.unit.skip ? value_bytes(p) : 0);
+      cost.bytes = apply_bytes(p, each);
     }
     cost.name += made_again_suffix;
     return cost;
@@ -122,6 +121,14 @@ class Costs {
     return static_cast<double>(p.shape.count() * bytes_of(plan_.storage));
   }
 
+  /// ReLU's mask, which forward leaves to backward.
+  double mask_bytes_of(const PlannedUnit& p) const {
+    return p.mask == nowhere ? 0 : static_cast<double>(mask_bytes(p.shape, plan_.storage));
+  }
+  double apply_bytes(const PlannedUnit& p, const nn::NodeCost& cost) const {
+    return cost.forward.bytes() + (p.unit.skip ? value_bytes(p) : 0) + mask_bytes_of(p);
+  }
+
   StepCost norm_gradient(const PlannedUnit& p, const nn::NodeCost& cost,
                          double more_readers) const {
     StepCost gradient = step(p.unit.name + " gradient", cost.data_gradient);
@@ -129,10 +136,11 @@ class Costs {
     if (sums_of_gradient(plan_, p) != nowhere) return gradient;
     gradient.flops += cost.weight_gradient.operations;
     gradient.bytes += cost.weight_gradient.bytes();
-    // Sums over x and g; then dx from them. After a sum, z shows where the ReLU let values through,
-    // and g is written once and read again.
+    // Sums over x and g; then dx from them. After a sum, bits show where the ReLU let values
+    // through, and g is written once and read again.
     const double value = value_bytes(p);
-    gradient.bytes += p.unit.skip ? (2 + more_readers) * value : 2 * more_readers * value;
+    gradient.bytes +=
+        p.unit.skip ? (1 + more_readers) * value + mask_bytes_of(p) : 2 * more_readers * value;
     return gradient;
   }
 

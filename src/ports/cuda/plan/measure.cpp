@@ -147,8 +147,8 @@ double PlanTimer::seconds(NormPart part, const Matrix& shape, Storage storage) {
   const NormBackward gradient{.first = in + values,
                               .second = nullptr,
                               .x = in,
-                              .y = nullptr,
                               .mask = Mask::from_x,
+                              .bits = nullptr,
                               .g = nullptr};
   const double seconds = device_.fastest_s([&] {
     switch (part) {

@@ -129,8 +129,6 @@ class Planning {
       if (applied_by_its_reader(plan_.units[reader]))
         value.last_forward = std::max(value.last_forward, r.readers[0]);
     }
-    // After a sum, the output itself shows where the ReLU let values through.
-    if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip) reads_again(u);
     return value;
   }
 
@@ -182,6 +180,8 @@ class Planning {
     // A batch norm that runs again takes the moments of the first time.
     if (p.unit.kind == UnitKind::norm)
       p.extra = add_own(u, norm_channel_arrays * channel_bytes(p.shape), true, false);
+    if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip && plan_.training)
+      p.mask = add_own(u, mask_bytes(p.shape, plan_.storage), true, true);
     if (p.unit.kind == UnitKind::max_pool) p.extra = add_own(u, p.shape.count(), true, true);
   }
 

@@ -48,6 +48,7 @@ struct PlannedUnit {
   /// reader applies: a convolution, or the batch norm whose skip it is.
   Place value = nowhere;
   Place extra = nowhere;  ///< norm: per-channel numbers; max_pool: index
+  Place mask = nowhere;   ///< of a batch norm with a sum and a ReLU, in training: Mask::from_bits
   HeadPlaces head;
   std::optional<PlannedConv> conv;
   /// The gradients of this unit's input and skip, which its backward makes. A norm's input gradient

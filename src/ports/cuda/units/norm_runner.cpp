@@ -47,7 +47,7 @@ class NormRunner final : public Runner {
 
  private:
   void apply(bool down) {
-    NormApply op{x(), nullptr, p.unit.relu, c.at(p.value), down};
+    NormApply op{x(), nullptr, p.unit.relu, c.at(p.value), c.at<std::uint8_t>(p.mask), down};
     if (p.unit.skip) add_skip(op, c.unit(*p.unit.skip));
     norm_apply(op, p.shape, c.plan.storage, channels(), c.stream());
   }
@@ -71,8 +71,8 @@ class NormRunner final : public Runner {
     if (sums_of_gradient(c.plan, p) != nowhere) return differentiate_summed(op, accumulate);
     op.second = second_gradient();
     op.x = x();
-    op.y = c.at(p.value);
-    op.mask = !p.unit.relu ? Mask::none : p.unit.skip ? Mask::from_y : Mask::from_x;
+    op.mask = !p.unit.relu ? Mask::none : p.unit.skip ? Mask::from_bits : Mask::from_x;
+    op.bits = c.at<std::uint8_t>(p.mask);
     op.g = c.at(p.skip_gradient);
     norm_gradients(op, p.shape, c.plan.storage, numbers_, channels(), accumulate,
                    c.parameters.scalars(), scratch(), c.stream());
