@@ -119,7 +119,7 @@ class Costs {
     if (plan_.fold) count_folded_bytes(p, cost);
     return cost;
   }
-  /// A folded image has more bytes. Operations remain those that the network needs.
+  /// A folded image has other bytes. Operations remain those that the network needs.
   void count_folded_bytes(const PlannedUnit& p, nn::NodeCost& cost) const {
     const PlannedUnit& image = plan_.units[0];
     const double unfolded = nn::cost_of(network_, image.unit.node, of_values_).forward.written;
