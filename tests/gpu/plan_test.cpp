@@ -178,6 +178,31 @@ TEST_CASE("after a sum, batch norm's gradient reads a bit for each value instead
   }
 }
 
+TEST_CASE("in 16 bits a stem with a stride is folded: stride 1, no padding, 16 channels",
+          "[cuda]") {
+  ConvPlanner planner = h200();
+  for (const bool training : {false, true}) {
+    const ProgramPlan plan =
+        plan_program(model("resnet50"), program(8, Precision::fp16, training), planner);
+    REQUIRE(plan.fold.has_value());
+    const ConvShape stem{.batch = 8,
+                         .channels = 16,
+                         .height = 115,
+                         .width = 115,
+                         .outputs = 64,
+                         .out_height = 112,
+                         .out_width = 112,
+                         .kernel = 4};
+    CHECK(plan.units[1].conv->shape == stem);
+    CHECK(plan.units[0].shape.count() == stem.input_count());
+    CHECK(plan.units[1].conv->weights_scratch == 64 * 4 * 4 * 16 * 2);
+    CHECK(plan.workspace >=
+          plan.units[1].conv->weights_scratch + plan.units[1].conv->forward->workspace());
+  }
+  CHECK_FALSE(image_fold(model("resnet50"), Precision::tf32).has_value());
+  CHECK_FALSE(image_fold(model("resnet20"), Precision::fp16).has_value());
+}
+
 TEST_CASE("every shape that the tests train has an engine in every precision", "[cuda]") {
   ConvPlanner planner = h200();
   for (const nn::Network& network : test::all_sketches())

@@ -119,6 +119,11 @@ nn::Network wide() {
   return s.finish(s.relu("r3", s.conv_bn("c3", x, 96, 3, 1)));
 }
 
+nn::Network strided_stem(std::size_t channels, std::size_t kernel, std::size_t stride) {
+  Sketch s({channels, 17, 14}, 3);
+  return s.finish(s.relu("r0", s.conv_bn("c0", 0, 16, kernel, stride)));
+}
+
 std::vector<nn::Network> all_sketches() {
   return {plain(), padded_shortcuts(), bottlenecks(), pool_as_skip()};
 }

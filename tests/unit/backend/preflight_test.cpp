@@ -110,7 +110,7 @@ TEST_CASE("a step's operations are three forward passes without the image's grad
                       step.name.find("fc") != std::string::npos;
     if (conv) matrix += step.flops;
   }
-  // The image's channels are padded from 3 to 4 in the two passes of the first convolution.
+  // The image's channels count as padded from 3 to 4 in the two passes of the first convolution.
   const double forward = 8 * test::forward_flops(spec.network);
   const double stem = 8 * 2.0 * 112 * 112 * 64 * 7 * 7;
   CHECK(matrix == Approx(3 * forward - 3 * stem + 2 * stem).epsilon(1e-6));

@@ -35,7 +35,7 @@ struct DeviceScalars {
   optim::TrustRatios trust = {};  ///< of the newest update of all slices; 0: the rule has none
 };
 
-// ---- image.cu -----------------------------------------------------------------------------------
+// ---- image/image.cu -----------------------------------------------------------------------------
 
 struct ImageInput {
   const void* pixels = nullptr;  ///< [pixels, channels]: uint8, or already normalised floats

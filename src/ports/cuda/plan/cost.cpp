@@ -21,8 +21,7 @@ struct StepCost {
 class Costs {
  public:
   Costs(const nn::Network& network, const ProgramPlan& plan) : network_(network), plan_(plan) {
-    const std::size_t pixels = network.input.height * network.input.width;
-    of_values_ = {.rows = plan.units[0].shape.rows / pixels,
+    of_values_ = {.rows = plan.batch,
                   .value_bytes = bytes_of(plan.storage),
                   .image_channels = padded_image_channels(network.input.channels)};
     of_floats_ = of_values_;
@@ -114,8 +113,20 @@ class Costs {
 
   /// The head multiplies floats; all else has the program's storage.
   nn::NodeCost node_cost(const PlannedUnit& p) const {
-    return nn::cost_of(network_, p.unit.node,
-                       p.unit.kind == UnitKind::head ? of_floats_ : of_values_);
+    nn::NodeCost cost =
+        nn::cost_of(network_, p.unit.node, p.unit.kind == UnitKind::head ? of_floats_ : of_values_);
+    if (plan_.fold) count_folded_bytes(p, cost);
+    return cost;
+  }
+  /// A folded image has other bytes. Operations remain those that the network needs.
+  void count_folded_bytes(const PlannedUnit& p, nn::NodeCost& cost) const {
+    const PlannedUnit& image = plan_.units[0];
+    const double unfolded = nn::cost_of(network_, image.unit.node, of_values_).forward.written;
+    const double more = value_bytes(image) - unfolded;
+    if (p.unit.kind == UnitKind::image) cost.forward.written += more;
+    if (!p.conv || !p.conv->fold) return;
+    cost.forward.read += more;
+    cost.weight_gradient.read += more;
   }
   double value_bytes(const PlannedUnit& p) const {
     return static_cast<double>(p.shape.count() * bytes_of(plan_.storage));

@@ -18,6 +18,8 @@ class Planning {
       : network_(network), spec_(spec), planner_(planner), units_(lower(network)) {
     plan_.storage = storage_of(spec.precision);
     plan_.training = spec.training;
+    plan_.batch = spec.batch;
+    plan_.fold = image_fold(network, spec.precision);
     for (const Unit& unit : units_) {
       PlannedUnit planned;
       planned.shape = shape_of(unit);
@@ -41,6 +43,8 @@ class Planning {
   std::size_t count() const { return plan_.units.size(); }
 
   Matrix shape_of(const Unit& unit) const {
+    if (unit.kind == UnitKind::image && plan_.fold)
+      return {spec_.batch * plan_.fold->folded_pixels(), plan_.fold->folded_channels()};
     const bool head = unit.kind == UnitKind::head;
     const std::size_t node = head ? plan_.units[unit.input].unit.value : unit.value;
     const nn::Shape& shape = network_.nodes[node].shape;
@@ -65,22 +69,25 @@ class Planning {
     PlannedConv conv;
     conv.fusion = fusion;
     const Unit& input = plan_.units[p.unit.input].unit;
+    if (input.kind == UnitKind::image) conv.fold = plan_.fold;
     for (const ConvRequest& request : conv_requests(network_, p.unit, input, spec_, fusion)) {
       conv.shape = request.shape;
       conv.precision = request.precision;
       const ConvPlan& plan = planner_.plan(request);
+      const std::size_t weights =
+          aligned(conv.shape.weight_count() * bytes_of(storage_of(conv.precision)));
       std::size_t scratch = 0;
       switch (request.pass) {
         case Pass::forward:
           conv.forward = &plan;
+          if (conv.fold) conv.weights_scratch = scratch = weights;
           break;
         case Pass::data_gradient:
           conv.data_gradient = &plan;
           break;
         case Pass::weight_gradient:
           conv.weight_gradient = &plan;
-          conv.gradient_scratch = scratch =
-              aligned(conv.shape.weight_count() * bytes_of(storage_of(conv.precision)));
+          conv.gradient_scratch = scratch = weights;
           break;
       }
       need_workspace(scratch + plan.workspace());
@@ -306,7 +313,10 @@ std::vector<ConvRequest> conv_requests(const nn::Network& network, const Unit& u
                                        const Unit& input, const backend::ProgramSpec& spec,
                                        const ConvFusion& fusion) {
   ConvRequest request;
-  request.shape = conv_shape(network, unit.node, spec.batch);
+  const auto fold =
+      input.kind == UnitKind::image ? image_fold(network, spec.precision) : std::nullopt;
+  request.shape =
+      fold ? folded_shape(*fold, spec.batch) : conv_shape(network, unit.node, spec.batch);
   request.precision = unit.kind == UnitKind::head ? head_precision(spec.precision) : spec.precision;
   request.deterministic = spec.deterministic;
   request.measured = !spec.plan_cache.empty();

@@ -8,6 +8,7 @@
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/plan/engines/conv_engines.hpp"
+#include "ports/cuda/plan/image_fold.hpp"
 #include "ports/cuda/plan/lifetimes.hpp"
 
 namespace lockstep::cuda {
@@ -25,8 +26,10 @@ struct PlannedConv {
   backend::Precision precision = backend::Precision::fp32;
   ConvFusion fusion;
   const ConvPlan *forward = nullptr, *data_gradient = nullptr, *weight_gradient = nullptr;
-  std::size_t gradient_scratch = 0;  ///< bytes before the weight gradient's workspace that hold
-                                     ///< the gradient until it is added to the arena
+  std::optional<Fold> fold;  ///< of its weights: `shape` is then the folded one
+  /// Bytes before the workspaces of the passes that hold folded weights for forward, and the weight
+  /// gradient until it is added to the arena.
+  std::size_t weights_scratch = 0, gradient_scratch = 0;
 };
 
 struct HeadPlaces {
@@ -66,6 +69,8 @@ struct PlannedUnit {
 struct ProgramPlan {
   Storage storage = Storage::fp32;
   bool training = true;
+  std::size_t batch = 0;
+  std::optional<Fold> fold;  ///< of the image
   std::vector<PlannedUnit> units;
   std::vector<Lifetimes::Step> after_forward;  ///< what follows forward on the tape
   double made_again = 0;                       ///< share of forward's operations

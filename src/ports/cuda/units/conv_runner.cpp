@@ -5,11 +5,13 @@ namespace lockstep::cuda {
 void run_weight_gradient(Context& c, const PlannedConv& conv, ConvOperands operands,
                          bool accumulate, float* gradient) {
   const Storage storage = storage_of(conv.precision);
-  const bool through_scratch = accumulate || storage != Storage::fp32;
+  const bool through_scratch = accumulate || conv.fold || storage != Storage::fp32;
   void* made = through_scratch ? static_cast<void*>(c.workspace) : gradient;
   operands.w = made;
   conv.weight_gradient->run(operands, c.workspace + conv.gradient_scratch);
-  if (through_scratch)
+  if (conv.fold)
+    unfold_gradient(made, *conv.fold, storage, accumulate, gradient, c.stream());
+  else if (through_scratch)
     add_gradient(made, conv.shape.weight_count(), storage, accumulate, gradient, c.stream());
 }
 
@@ -28,7 +30,13 @@ class ConvRunner final : public Runner {
   }
 
   void forward() override {
-    p.conv->forward->run({x(), weights_, c.at(p.value), norms()}, c.workspace);
+    const void* weights = weights_;
+    if (p.conv->fold) {
+      fold_weights(weights_, *p.conv->fold, c.plan.storage, c.workspace, c.stream());
+      weights = c.workspace;
+    }
+    p.conv->forward->run({x(), weights, c.at(p.value), norms()},
+                         c.workspace + p.conv->weights_scratch);
   }
 
   // The weight gradient comes last: after it nothing reads this convolution's weights.

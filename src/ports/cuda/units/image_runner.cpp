@@ -98,13 +98,16 @@ class ImageRunner final : public Runner {
   void forward() override {
     ImageInput in;
     in.pixels = c.input.images();
-    in.count = p.shape.rows;
+    in.count = c.spec.batch * c.network.input.height * c.network.input.width;
     in.channels = static_cast<int>(c.network.input.channels);
     in.padded = p.shape.channels;
     in.scale = scale_and_shift_.as<float>();
     in.shift = in.scale + in.channels;
-    const auto enter = c.input.normalised() ? convert_floats : normalise_bytes;
-    enter(in, c.plan.storage, c.at(p.value), c.stream());
+    const bool floats = c.input.normalised();
+    if (c.plan.fold)
+      return (floats ? fold_floats : fold_bytes)(in, *c.plan.fold, c.plan.storage, c.at(p.value),
+                                                 c.stream());
+    (floats ? convert_floats : normalise_bytes)(in, c.plan.storage, c.at(p.value), c.stream());
   }
 
   std::vector<backend::TapeStep> backward(bool) override { return {}; }

@@ -125,7 +125,7 @@ std::unique_ptr<Runner> make_send_runner(Context& context, std::size_t unit);
 
 /// Computes the weight gradient of a convolution or linear layer from x and y of `operands` into
 /// its slice of the arena. cuDNN writes in the storage of its operands and never adds, so the
-/// result may go through scratch.
+/// result may go through scratch, and does where the weights are folded.
 void run_weight_gradient(Context& context, const PlannedConv& conv, ConvOperands operands,
                          bool accumulate, float* gradient);
 

@@ -22,7 +22,7 @@ enum class Pass { forward, data_gradient, weight_gradient };
 const char* to_string(Pass pass);
 
 /// A convolution as the GPU sees it: NHWC, weights [outputs, kernel, kernel, channels], channels of
-/// the image already padded.
+/// the image already padded, or the image folded.
 struct ConvShape {
   std::size_t batch = 1;
   std::size_t channels = 1, height = 1, width = 1;
@@ -148,8 +148,8 @@ class ConvPlanner {
   std::map<std::string, ConvFusion> fusions_;
 };
 
-/// Channels of the image as convolutions see it: padded with zeros to 4, because tensor cores
-/// cannot take 3.
+/// Channels of the image as convolutions see it where it is not folded, and of their weights in the
+/// arena: padded with zeros to 4, because tensor cores cannot take 3.
 std::size_t padded_image_channels(std::size_t channels);
 
 /// The convolution of a conv or linear node (a linear layer is a 1x1 convolution of one pixel) in a

@@ -1,16 +1,11 @@
 #include <algorithm>
 
 #include "ports/cuda/kernels/divider.cuh"
-#include "ports/cuda/kernels/vector.cuh"
+#include "ports/cuda/kernels/image/pixel.cuh"
 
 namespace lockstep::cuda {
 
 namespace {
-
-__device__ float entered(std::uint8_t pixel, float scale, float shift) {
-  return backend::arithmetic::normalised(pixel, {scale, shift});
-}
-__device__ float entered(float value, float, float) { return value; }
 
 /// One thread writes four channels of one pixel. REQUIRES: fewer than 2^31 threads.
 template <class In, class T>
@@ -24,8 +19,7 @@ __global__ void image_kernel(ImageInput in, Divider quads, T* out) {
   float values[4] = {};
   for (int k = 0; k < 4; ++k) {
     const int c = first + k;
-    if (c < in.channels)
-      values[k] = entered(from[c], in.scale ? in.scale[c] : 1.f, in.shift ? in.shift[c] : 0.f);
+    if (c < in.channels) values[k] = entered(from[c], in.scale, in.shift, c);
   }
   store(out + std::size_t{i} * 4, values);
 }
@@ -55,9 +49,7 @@ void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStrea
 }
 
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
-  ImageInput plain = in;
-  plain.scale = plain.shift = nullptr;
-  enter<float>(plain, storage, out, stream);
+  enter<float>(in, storage, out, stream);
 }
 
 }  // namespace lockstep::cuda
