@@ -18,7 +18,8 @@ namespace {
 
 class CudaBackend final : public backend::Backend {
  public:
-  explicit CudaBackend(int ordinal) : device_(ordinal), planner_(device_.compute()) {}
+  explicit CudaBackend(int ordinal)
+      : device_(ordinal), planner_(device_.compute(), &device_.side()) {}
 
   std::string name() const override { return "cuda"; }
   std::string description() const override {

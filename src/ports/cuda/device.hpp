@@ -53,6 +53,8 @@ class CudaDevice final : public device::Device {
   /// of the fastest repetition. Throws Error when it cannot be recorded.
   double fastest_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }
+  /// For work next to that of compute(), which has precedence.
+  CudaStream& side() { return side_; }
   int ordinal() const { return ordinal_; }
 
  private:
@@ -60,7 +62,7 @@ class CudaDevice final : public device::Device {
   static std::uint64_t* new_beacon();
   int ordinal_;  // first: making it current decides the device of the streams
   Owned<std::uint64_t*, cudaFreeHost> beacon_;  // host memory, mapped for the device
-  CudaStream compute_, copy_;
+  CudaStream compute_, copy_, side_{CudaStream::Priority::low};
   DeviceBuffer newest_mark_on_device_;
   Beacon marks_;
   std::uint64_t newest_mark_ = 0;

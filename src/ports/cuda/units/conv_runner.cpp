@@ -3,16 +3,17 @@
 namespace lockstep::cuda {
 
 void run_weight_gradient(Context& c, const PlannedConv& conv, ConvOperands operands,
-                         bool accumulate, float* gradient) {
+                         bool accumulate, float* gradient, Lane lane) {
   const Storage storage = storage_of(conv.precision);
+  std::byte* scratch = c.scratch(lane);
   const bool through_scratch = accumulate || conv.fold || storage != Storage::fp32;
-  void* made = through_scratch ? static_cast<void*>(c.workspace) : gradient;
+  void* made = through_scratch ? static_cast<void*>(scratch) : gradient;
   operands.w = made;
-  conv.weight_gradient->run(operands, c.workspace + conv.gradient_scratch);
+  conv.weight_gradient->run(operands, scratch + conv.gradient_scratch, lane);
   if (conv.fold)
-    unfold_gradient(made, *conv.fold, storage, accumulate, gradient, c.stream());
+    unfold_gradient(made, *conv.fold, storage, accumulate, gradient, c.stream(lane));
   else if (through_scratch)
-    add_gradient(made, conv.shape.weight_count(), storage, accumulate, gradient, c.stream());
+    add_gradient(made, conv.shape.weight_count(), storage, accumulate, gradient, c.stream(lane));
 }
 
 namespace {
@@ -39,16 +40,26 @@ class ConvRunner final : public Runner {
                          c.workspace + p.conv->weights_scratch);
   }
 
-  // The weight gradient comes last: after it nothing reads this convolution's weights.
+  // The weight gradient comes last: after it nothing reads this convolution's weights. One that is
+  // deferred begins with the data gradient, and its step on the tape waits for it.
   std::vector<backend::TapeStep> backward(bool accumulate) override {
     std::vector<backend::TapeStep> steps;
+    const bool deferred = p.conv->deferred;
     if (p.conv->data_gradient)
       steps.push_back({p.unit.name + " data gradient",
-                       [this] { data_gradient(); },
+                       [this, accumulate, deferred] {
+                         if (deferred) begin_weight_gradient(accumulate);
+                         data_gradient();
+                       },
                        {},
                        p.conv->data_gradient->engine()});
     steps.push_back({p.unit.name + " weight gradient",
-                     [this, accumulate] { weight_gradient(accumulate); },
+                     [this, accumulate, deferred] {
+                       if (deferred)
+                         c.device.compute().wait(*made_);
+                       else
+                         weight_gradient(accumulate, Lane::main);
+                     },
                      {c.parameters.slice_index(node().name + ".weight")},
                      p.conv->weight_gradient->engine()});
     return steps;
@@ -85,13 +96,19 @@ class ConvRunner final : public Runner {
     const void* at_x = p.conv->fusion.norm_gradient ? before_norm() : c.at(p.input_gradient);
     p.conv->data_gradient->run({at_x, weights_, first_gradient(), norms()}, c.workspace);
   }
-  void weight_gradient(bool accumulate) {
+  void begin_weight_gradient(bool accumulate) {
+    c.device.side().wait(*c.device.compute().record());
+    weight_gradient(accumulate, Lane::side);
+    made_ = c.device.side().record();
+  }
+  void weight_gradient(bool accumulate, Lane lane) {
     run_weight_gradient(c, *p.conv, {x(), nullptr, first_gradient(), norms()}, accumulate,
-                        gradient_);
+                        gradient_, lane);
   }
 
   const void* weights_;
   float* gradient_;
+  std::unique_ptr<device::Event> made_;             // the deferred weight gradient
   const float *gamma_ = nullptr, *beta_ = nullptr;  // of the batch norm that it applies
 };
 
