@@ -2,8 +2,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cstdlib>
-
 #include "ports/cuda/runtime/check.hpp"
 
 namespace lockstep::cuda {
@@ -22,7 +20,7 @@ bool code_waits(const void* kernel) {
 }  // namespace
 
 bool may_start_early(const void* kernel) {
-  static const bool may = code_waits(kernel) && !std::getenv("LOCKSTEP_NO_PDL");
+  static const bool may = code_waits(kernel);
   return may;
 }
 
