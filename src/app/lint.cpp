@@ -67,7 +67,7 @@ std::string fault_of_option(const std::string& name, const std::optional<std::st
     const config::ConfigKey* key = config::find_key(name);
     if (key == nullptr)
       config::set_key(config, name, "");
-    else if (value && !(key->kind == config::TomlKind::boolean && value->empty()))
+    else if (value && !(key->takes_no_value() && value->empty()))
       config::set_key(config, name, *value);
     if (name == "model" && value) nn::resnet(nn::usual_resnet(*value, 0, 0));
     return "";

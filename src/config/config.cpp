@@ -15,8 +15,9 @@
 namespace lockstep::config {
 namespace {
 
-const char* kind_name(TomlKind kind) {
-  switch (kind) {
+const char* kind_name(const ConfigKey& key) {
+  if (key.is_switch) return "true, false or \"auto\"";
+  switch (key.kind) {
     case TomlKind::text:
       return "a text in quotes";
     case TomlKind::number:
@@ -40,6 +41,7 @@ bool is_section(const std::string& name) {
 
 std::string toml_value(const ConfigKey& key, const Config& config) {
   std::string value = key.get(config);
+  if (key.is_switch && value != "auto") return value;
   if (key.kind == TomlKind::text) return toml_quote(value);
   if (key.kind != TomlKind::list) return value;
   std::string spaced;
@@ -69,18 +71,16 @@ void resolve_batch(Config& config, int replicas) {
 
 /// What a GPU can be asked for together.
 void check_gpu_keys(const Config& config, int replicas) {
+  const auto on = [](Switch key) { return key == Switch::on; };
   require(
-      !(config.tune && config.deterministic),
+      !(on(config.tune) && config.deterministic),
       "tune and deterministic contradict each other: which engine is the fastest can differ from "
       "start to start, and so can the bits; leave one of them out");
-  require(!(config.fuse_norms && config.deterministic),
+  require(!(on(config.fuse_norms) && config.deterministic),
           "fuse-norms and deterministic contradict each other: the sums that cuDNN's convolutions "
           "make have other bits each time; leave one of them out");
-  const std::size_t parts = static_cast<std::size_t>(replicas) * config.accumulate;
-  require(!config.graph || config.batch % parts == 0,
-          fmt::format("graph = true repeats micro-batches of one size, and batch = {} does not "
-                      "divide among ranks x accumulate = {} x {} = {} of them",
-                      config.batch, replicas, config.accumulate, parts));
+  const std::string differ = why_steps_differ(config, replicas);
+  require(!on(config.graph) || differ.empty(), differ);
 }
 
 void check_wire(const Config& config, int replicas) {
@@ -125,20 +125,14 @@ void check_power_sgd(const Config& config, int replicas) {
                       comm.power_sgd_from_epoch, warmup));
 }
 
-/// A graph repeats one step's work, and these exchanges have steps that are not alike.
-void check_graph(const Config& config) {
-  const auto alike = [&](bool is, const std::string& other) {
-    require(!(config.graph && !is),
-            fmt::format("graph = true repeats one step's work, and with {} steps are not alike: "
-                        "leave one of them out",
-                        other));
-  };
+/// The key by which exchanges have steps that are not alike; empty where they are.
+std::string unlike_exchange(const Config& config) {
   const auto& comm = config.comm;
-  alike(config.sync.every == 1, fmt::format("sync.every = {}", config.sync.every));
-  alike(!config.sync.gossip, "sync.gossip = true");
-  alike(
-      comm.power_sgd == 0 || (comm.power_sgd_from_epoch == 0 && !(config.optim.warmup_epochs > 0)),
-      fmt::format("comm.power-sgd = {}, which begins after some of them,", comm.power_sgd));
+  if (config.sync.every != 1) return fmt::format("sync.every = {}", config.sync.every);
+  if (config.sync.gossip) return "sync.gossip = true";
+  const bool later = comm.power_sgd_from_epoch > 0 || config.optim.warmup_epochs > 0;
+  if (comm.power_sgd == 0 || !later) return "";
+  return fmt::format("comm.power-sgd = {}, which begins after some of them,", comm.power_sgd);
 }
 
 void check_sync(const Config& config, int replicas) {
@@ -244,8 +238,9 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
     const std::string where = fmt::format("{}, line {}: ", origin, entry.line);
     const ConfigKey* key = find_key(entry.key);
     require(key != nullptr, where + unknown_key(entry.key));
-    require(entry.kind == key->kind || (key->is_size && entry.kind == TomlKind::text),
-            where + fmt::format("{} takes {}", entry.key, kind_name(key->kind)));
+    require(entry.kind == key->kind || (key->is_size && entry.kind == TomlKind::text) ||
+                (key->is_switch && entry.kind == TomlKind::boolean),
+            where + fmt::format("{} takes {}", entry.key, kind_name(*key)));
     try {
       key->set(config, entry.value);
     } catch (const InputError& error) {
@@ -297,7 +292,6 @@ void resolve(Config& config, int replicas) {
   check_sync(config, replicas);
   check_gossip(config, replicas);
   check_norm_ranks(config, replicas);
-  check_graph(config);
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);
@@ -309,6 +303,20 @@ void resolve(Config& config, int replicas) {
                                           static_cast<double>(config.optim.lr_for_batch));
     config.optim.lr_for_batch = 0;
   }
+}
+
+std::string why_steps_differ(const Config& config, int replicas) {
+  if (const std::string key = unlike_exchange(config); !key.empty())
+    return fmt::format(
+        "graph = true repeats one step's work, and with {} steps are not alike: leave one of them "
+        "out",
+        key);
+  const std::size_t parts = static_cast<std::size_t>(replicas) * config.accumulate;
+  if (config.batch % parts == 0) return "";
+  return fmt::format(
+      "graph = true repeats micro-batches of one size, and batch = {} does not divide among ranks "
+      "x accumulate = {} x {} = {} of them",
+      config.batch, replicas, config.accumulate, parts);
 }
 
 std::vector<std::string> differences(const Config& before, const Config& now) {

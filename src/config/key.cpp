@@ -34,7 +34,8 @@ void parse_key(const std::string& text, const std::string& key, std::vector<std:
 }
 
 KeyEntry::operator ConfigKey() && {
-  if (!key_.choices.empty()) key_.help += ": " + join(key_.choices, ", ");
+  // Those of a switch are in the place of its value.
+  if (!key_.choices.empty() && !key_.is_switch) key_.help += ": " + join(key_.choices, ", ");
   if (key_.range) key_.help += " [" + describe(*key_.range) + "]";
   return std::move(key_);
 }

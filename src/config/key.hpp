@@ -126,6 +126,7 @@ KeyEntry make_key(std::string name, std::string help, Access access) {
   key.kind = kind_of<Value>;
   key.help = std::move(help);
   if constexpr (Enumerated<Value>) key.choices = choice_names<Value>();
+  key.is_switch = std::is_same_v<Value, Switch>;
   key.set = [name, access](Config& config, const std::string& text) {
     Value value{};
     parse_key(text, name, value);

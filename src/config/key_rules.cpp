@@ -32,6 +32,12 @@ void check_range(const ConfigKey& key, const Config& config) {
           given + fmt::format("lie between {} and {}", range.low, high));
 }
 
+/// A switch that is off asks for nothing, so it may be given anywhere.
+bool asks_for_nothing(const ConfigKey& key, const Config& config, const Config& defaults) {
+  const std::string value = key.get(config);
+  return value == key.get(defaults) || (key.is_switch && value == "false");
+}
+
 }  // namespace
 
 void check_ranges(const Config& config) {
@@ -42,9 +48,9 @@ void check_ranges(const Config& config) {
 void refuse_idle_keys(const Config& config) {
   const Config defaults;
   for (const ConfigKey& key : config_keys()) {
-    if (!key.need || key.need->met(config) || key.get(config) == key.get(defaults)) continue;
+    if (!key.need || key.need->met(config) || asks_for_nothing(key, config, defaults)) continue;
     const ConfigKey& other = *find_key(key.need->key);
-    const char* quote = other.kind == TomlKind::text ? "'" : "";
+    const char* quote = other.kind == TomlKind::text && !other.is_switch ? "'" : "";
     throw InputError(fmt::format("{} = {} would have no effect: {} is {}{}{}{}", key.name,
                                  key.get(config), other.name, quote, other.get(config), quote,
                                  key.need->why.empty() ? "" : "; " + key.need->why));

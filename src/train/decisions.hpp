@@ -5,6 +5,7 @@
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/train/decide/gpu_steps.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 
 namespace lockstep::train {
@@ -18,6 +19,7 @@ struct Decisions {
   DataSets data = {};
   config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
   float bucket_mb = 0;
+  GpuSteps gpu_steps = {};
   backend::Winograd winograd = {};
   backend::Recompute recompute = {};  ///< also counts what else the process has in memory
 
@@ -30,7 +32,7 @@ struct Decisions {
     asked.comm.bucket_mb = bucket_mb;
     asked.winograd = winograd;
     asked.recompute = recompute;
-    return asked;
+    return gpu_steps.in(std::move(asked));
   }
 };
 

@@ -151,9 +151,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.batch = rows;
   spec.precision = config.precision;
   spec.deterministic = config.deterministic;
-  spec.fuse_norms = config.fuse_norms;
-  if (config.tune)
-    spec.plan_cache = config.tune_cache.empty() ? "runs/plans.txt" : config.tune_cache;
+  spec.fuse_norms = config.fuse_norms == config::Switch::on;
   spec.winograd = config.winograd;
   spec.keeps_average = config.optim.ema > 0;
   spec.keeps_second_moments = optim::has_second_moments(config.optim.rule);
@@ -163,6 +161,10 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.mean = data.mean;
   spec.stddev = data.stddev;
   return spec;
+}
+
+std::string plan_file(const config::Config& config) {
+  return config.tune_cache.empty() ? "runs/plans.txt" : config.tune_cache;
 }
 
 namespace {
@@ -215,6 +217,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
+  if (config.tune == config::Switch::on) spec.program.plan_cache = plan_file(config);
   spec.exchange = config.sync.gossip          ? reduce::ExchangeKind::gossip
                   : config.sync.every > 1     ? reduce::ExchangeKind::local
                   : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd
@@ -236,7 +239,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.average = {.decay = config.optim.ema};
   spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
   spec.seed = config.seed;
-  spec.graph = config.graph;
+  spec.graph = config.graph == config::Switch::on;
   return spec;
 }
 

@@ -241,9 +241,9 @@ TEST_CASE("a step's floors are those of the tape's steps, in their order, and of
   cuda::CudaDevice device(0);
   cuda::ConvPlanner planner(device.compute());
   const GpuRates rates = cuda::measure_rates(device, planner, 32);
-  CHECK(rates.bandwidth == Approx(2 * 32 * 32 * 32 * sizeof(float) * 1e4));  // ten in a lap of 1 ms
+  CHECK(rates.bandwidth == Approx(2 * 32 * 32 * 32 * sizeof(float) * 1e3));  // in a lap of 1 ms
   for (const Precision p : {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16})
-    CHECK(rates.of(p) == Approx(2.0 * 32 * 32 * 32 * 32 * 1e4));
+    CHECK(rates.of(p) == Approx(2.0 * 32 * 32 * 32 * 32 * 1e4));  // ten in a lap
   const auto floors = cuda::floors(c.network, cuda::plan_program(c.network, spec, planner), rates);
 
   const auto backend = make_cuda_backend(0);
@@ -258,6 +258,17 @@ TEST_CASE("a step's floors are those of the tape's steps, in their order, and of
     CHECK(step.shortest_ms > 0);
   }
   CHECK(best == tape);
+}
+
+TEST_CASE("copies are timed one by one, and kernels as parts of a recording", "[backend]") {
+  cuda::CudaDevice device(0);
+  const device::PinnedBuffer buffer = device.allocate_pinned(1000);
+  const auto recorded = [] { return emulated::counts().recorded; };
+  const std::size_t before = recorded();
+  CHECK(device.upload_rate(buffer) == Approx(1000 * 1e3));  // each lap takes 1 ms
+  CHECK(recorded() == before);
+  CHECK(device.fastest_recorded_s([] {}) == Approx(1e-4));
+  CHECK(recorded() == before + 1);
 }
 
 TEST_CASE(

@@ -109,16 +109,3 @@ TEST_CASE("a launch without blocks is an error, as in CUDA", "[emulation]") {
   void (*nothing)(int) = [](int) {};
   CHECK(emulated::launch(&config, nothing, 1) == cudaErrorInvalidConfiguration);
 }
-
-TEST_CASE("a kernel that may start early has to wait for the previous one, on each thread",
-          "[emulation]") {
-  using Catch::Matchers::Contains;
-  const auto run = [](void (*kernel)()) { emulated::run_grid(2, threads, kernel, true); };
-  const auto all_wait = [] { cudaGridDependencySynchronize(); };
-  const auto one_ends_before = [] {
-    if (blockIdx.x == 1 && threadIdx.x == threads - 1) return;
-    cudaGridDependencySynchronize();
-  };
-  CHECK_NOTHROW(run(all_wait));
-  CHECK_THROWS_WITH(run(one_ends_before), Contains("does not wait for the previous kernel"));
-}

@@ -208,6 +208,23 @@ TEST_CASE(
   CHECK(deferred > 200);
 }
 
+TEST_CASE("each step of an evaluation on a GPU finds what was written for it",
+          "[backend][lifetimes]") {
+  const CudaStream stream;
+  ConvPlanner planner(stream);
+  std::vector<nn::Network> networks = test::all_sketches();
+  for (const char* model : {"resnet20", "resnet50"}) networks.push_back(small(model, 32));
+  for (const nn::Network& network : networks)
+    for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+      ProgramSpec spec;
+      spec.batch = 2;
+      spec.precision = precision;
+      spec.training = false;
+      INFO(network.name << " in " << to_string(precision));
+      CHECK(Rehearsal(plan_program(network, spec, planner)).run() == std::vector<std::string>());
+    }
+}
+
 TEST_CASE("the costs of a GPU's spans add up to the memory of any plan, and its plan is the best",
           "[backend][lifetimes]") {
   for (const char* model : {"resnet20", "resnet18"}) {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -16,6 +17,7 @@
 #include "tests/gpu/compiled.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/networks/sketch.hpp"
+#include "tests/support/written_to.hpp"
 
 using namespace lockstep;
 using namespace lockstep::cuda;
@@ -89,6 +91,56 @@ TEST_CASE("what several processes have measured is in the file, in whichever ord
   const PlanCache both(file, "a card");
   CHECK(both.find("one") == "engine 1");
   CHECK(both.find("two") == "engine 2");
+}
+
+TEST_CASE("a plan file that cannot be read or written is one warning, and its choices are taken",
+          "[plan]") {
+  const test::Folder folder;
+  const auto blocked = folder.path / "blocked", below = blocked / "new" / "plans.txt";
+  std::ofstream(blocked) << "no folder";
+  const auto warned_of = [](const std::filesystem::path& file) {
+    return test::written_to(STDERR_FILENO, [&] {
+      PlanCache cache(file, "a card");
+      for (const char* request : {"one", "two"}) {
+        cache.keep(request, "engine 1");
+        cache.save();
+        CHECK(cache.find(request) == "engine 1");
+      }
+    });
+  };
+  const std::string rest =
+      " (--tune-cache) the next start measures the engines of convolutions "
+      "again\n";
+  CHECK(warned_of(below) ==
+        fmt::format("warning: cannot create the directory {}: Not a directory; without {}{}",
+                    below.parent_path().string(), below.string(), rest));
+  CHECK(warned_of(folder.path) ==
+        fmt::format("warning: cannot read {0}: Is a directory; without {0}{1}",
+                    folder.path.string(), rest));
+  CHECK(read_text(blocked) == "no folder");
+
+  // What could not be written is, as soon as that is possible.
+  PlanCache cache(below, "a card");
+  cache.keep("one", "engine 1");
+  CHECK_FALSE(test::written_to(STDERR_FILENO, [&] { cache.save(); }).empty());
+  std::filesystem::remove(blocked);
+  CHECK(test::written_to(STDERR_FILENO, [&] { cache.save(); }).empty());
+  CHECK(PlanCache(below, "a card").find("one") == "engine 1");
+}
+
+TEST_CASE("a training whose plan file cannot be written takes the engines that it has measured",
+          "[plan]") {
+  const test::Folder folder;
+  std::ofstream(folder.path / "blocked") << "no folder";
+  const Case c(bottlenecks(), 2 * compiled::rows, 5);
+  const std::string warning = test::written_to(STDERR_FILENO, [&] {
+    compiled::Ready ready(c.network, c,
+                          {.plan_cache = (folder.path / "blocked" / "plans.txt").string()});
+    ready.load(c, 0);
+    ready.run(ready.program->forward());
+    CHECK(std::isfinite(ready.program->take_metrics().loss));
+  });
+  CHECK(std::count(warning.begin(), warning.end(), '\n') == 1);
 }
 
 TEST_CASE("lines that are torn, changed or of another version count as absent", "[plan]") {

@@ -33,37 +33,32 @@ resnet18 512 fp32
 resnet20 128 fp32'
 [[ $BACKEND == cuda ]] || more_speed_cases=
 selected() { grep -E -e "${CASES:-.}" <<<"$1"; }
-# What --tune has measured serves the next call on the same machine.
-plans=$bundle/plans.txt
-[[ -w $bundle ]] || plans=$results/plans.txt
 
-# The options of `bench train` that change how a step runs, of those that this program has.
-ways_to_run() {
-  local way
-  for way in graph tune; do
-    ! grep -q -e "--$way " -e "--$way\$" <<<"$bench_help" || echo "$way"
+# The options of `bench train` that change how a step runs. A GPU takes all of them unasked, so
+# each case says of each whether it is on.
+ways=(graph tune)
+# bench_of MODEL BATCH PRECISION [WAY ...]: the command, as an array.
+bench_of() {
+  local precision=${3%-fused} fused=true way is
+  [[ $3 != "$precision" ]] || fused=false
+  bench=("$bundle/lockstep" bench train --backend $BACKEND --model "$1" --batch "$2"
+    --precision "$precision" --fuse-norms $fused)
+  shift 3
+  for way in "${ways[@]}"; do
+    is=false
+    [[ " $* " != *" $way "* ]] || is=true
+    bench+=("--$way" $is)
+    [[ $way != tune || $is == false ]] || bench+=(--tune-cache "$plans")
   done
-}
-# option_of WAY: how the option is given, with a value or without.
-option_of() {
-  if grep -qF -e "--$1 [true|false]" <<<"$bench_help"; then echo "--$1 true"; else echo "--$1"; fi
 }
 
 # measure MODEL BATCH PRECISION [WAY ...]
 measure() {
-  local model=$1 batch=$2 how=$3 way name precision bench
+  local model=$1 batch=$2 how=$3 name bench
+  bench_of "$@"
   shift 3
-  precision=${how%-fused}
-  name=speed-$model-$batch-$how
-  bench=("$bundle/lockstep" bench train --backend $BACKEND --model "$model" --batch "$batch"
-    --precision "$precision")
-  [[ $how == "$precision" ]] || bench+=(--fuse-norms)
-  for way in "$@"; do
-    name+=-$way
-    bench+=($(option_of "$way"))
-    [[ $way != tune || $bench_help != *--tune-cache* ]] ||
-      bench+=(--tune-cache "$plans")
-  done
+  name=speed-$model-$batch-$how${*:+-$*}
+  name=${name// /-}
   (($(left_s) >= 12)) || { note "not measured, no time was left: ${name#speed-}"; return 0; }
   rm -f "$results/$name.json"
   with_peak_memory logged "$name" within 90 "${bench[@]}" --steps 30 --warm-up 10 \
@@ -84,12 +79,10 @@ measure() {
 
 # Each step of the tape, in a separate process: measuring the card's rates takes memory.
 measure_layers() {
-  local model=$1 batch=$2 how=$3 name=layers-$1-$2-$3 precision fused=()
-  precision=${how%-fused}
-  [[ $how == "$precision" ]] || fused=(--fuse-norms)
+  local model=$1 batch=$2 how=$3 name=layers-$1-$2-$3 bench
+  bench_of "$@"
   (($(left_s) >= 12)) || { note "not measured, no time was left: $name"; return 0; }
-  logged "$name" within 90 "$bundle/lockstep" bench train --backend $BACKEND --model "$model" \
-    --batch "$batch" --precision "$precision" "${fused[@]}" --steps 10 --warm-up 5 --layers \
+  logged "$name" within 90 "${bench[@]}" --steps 10 --warm-up 5 --layers \
     --json "$results/$name.json" --trace "$results/$name.trace.json"
   verdict $? "$name is measured"
   [[ -s $results/$name.json ]] || return 0
@@ -119,16 +112,14 @@ tuned_engines() {
 }
 
 section_speed() {
-  local model batch how ways way
-  bench_help=$(lockstep bench train --help 2>&1)
-  mapfile -t ways < <(ways_to_run)
-  note "ways to run a step: plain${ways[*]:+, ${ways[*]}}"
+  local model batch how
+  note "ways to run a step: plain, ${ways[*]}"
   # The first case in all ways and step by step. Then the others as they are and in the fastest
   # way, then their layers, then each way alone.
   local first=1
   while read -r model batch how; do
     measure $model $batch $how
-    ((${#ways[@]} == 0)) || measure $model $batch $how "${ways[@]}"
+    measure $model $batch $how "${ways[@]}"
     ((first)) || continue
     first=0
     measure_layers $model $batch $how
@@ -146,10 +137,10 @@ section_speed() {
   [[ ! -e $plans ]] || tuned_engines "$plans"
   [[ ! -e $plans || $plans == "$results"/* ]] || cp "$plans" "$results/"
 }
-# measure_each_way MODEL BATCH PRECISION: one way at a time, where there are several.
+# measure_each_way MODEL BATCH PRECISION: one way at a time.
 measure_each_way() {
   local way
-  ((${#ways[@]} < 2)) || for way in "${ways[@]}"; do measure "$@" $way; done
+  for way in "${ways[@]}"; do measure "$@" $way; done
 }
 
 # Python finds its own libraries, not the bundle's.

@@ -8,6 +8,11 @@ train() {
   logged "$name" ranks "$n" "$bundle/lockstep" train --config "$bundle/share/configs/shapes.toml" \
     --data.train "$work/shapes/train" --data.val "$work/shapes/val" --out "$runs/$name" "$@"
 }
+# What --tune has measured serves the next call on the same machine.
+plans=$bundle/plans.txt
+[[ -w $bundle ]] || plans=${results:-}/plans.txt
+tune_cache=(--tune-cache "$plans")
+[[ $BACKEND == cuda ]] || tune_cache=()
 need_shapes() {
   [[ -d $work/shapes ]] && return
   logged pack lockstep pack --from shapes --out "$work/shapes"
@@ -34,7 +39,7 @@ compare_ranks() {
   # Micro-batches of 32 rows on any number of ranks: the statistics are the same, and so is the sum.
   for n in 1 2 4; do
     train "ranks-$n" $n --backend $BACKEND "${share_gpu[@]}" --batch 128 --accumulate $((4 / n)) \
-      --precision fp32 "${same_bits[@]}" --stop-after 40 --audit.every-steps 10
+      --precision fp32 "${same_bits[@]}" --graph false --stop-after 40 --audit.every-steps 10
     status=$?
     ((status == 3)) # ranks that differ end with 1
     verdict $? "$n rank(s) on one GPU train 40 steps with equal weights"
@@ -49,7 +54,7 @@ compare_ranks() {
   fi
   # In fp16 the ranks must also agree on each step that overflows.
   train ranks-2-fp16 2 --backend $BACKEND "${share_gpu[@]}" --batch 128 \
-    --precision ${precisions##* } \
+    --precision ${precisions##* } "${tune_cache[@]}" \
     --stop-after 40 --audit.every-steps 10
   status=$?
   ((status == 3))
@@ -68,7 +73,7 @@ compare_ranks() {
   for mb in 1 25; do
     logged "buckets-$mb" within 40 "${mpirun[@]}" 2 \
       "$bundle/lockstep" bench train --backend $BACKEND "${share_gpu[@]}" \
-      --reduction --bucket-mb $mb \
+      --reduction --bucket-mb $mb --graph false --tune false --fuse-norms false \
       $reduction_case --json "$results/buckets-$mb.json"
     verdict $? "2 ranks on one GPU measure their reductions in buckets of $mb MB"
     [[ -s $results/buckets-$mb.json ]] || continue
@@ -99,7 +104,7 @@ section_train() {
   want=$(number val_top1 "$runs/cpu/summary.json")
   note "on the CPU in fp32: top-1 ${want:-none}"
   for precision in $precisions; do
-    train "shapes-$precision" 1 --backend $BACKEND --precision "$precision"
+    train "shapes-$precision" 1 --backend $BACKEND --precision "$precision" "${tune_cache[@]}"
     compare_top1 "shapes-$precision" "$precision" "${want:-0.99}"
   done
   [[ -n ${CIFAR10:-} ]] || { note 'no CIFAR-10: CIFAR10=folder was not given'; return 0; }
@@ -113,7 +118,7 @@ section_train() {
   for precision in $precisions; do
     logged "cifar10-$precision" lockstep train --config "$bundle/share/configs/cifar10.toml" \
       --data.train "$CIFAR10/train" --data.val "$CIFAR10/val" --backend $BACKEND \
-      --precision "$precision" --out "$runs/cifar10-$precision"
+      --precision "$precision" "${tune_cache[@]}" --out "$runs/cifar10-$precision"
     # What the CPU reached with this recipe and seed: tests/bench/RESULTS.md.
     compare_top1 "cifar10-$precision" "$precision" 0.7885
   done

@@ -4,6 +4,9 @@
 
 namespace lockstep::config {
 
+/// A key that is true, false, or decided by a start: automatic.
+enum class Switch { automatic, on, off };
+
 /// Where the program computes; automatic: on GPUs if every rank has one; clock: nowhere, it waits.
 enum class BackendChoice { automatic, cpu, cuda, clock };
 
@@ -38,6 +41,13 @@ enum class HeadChoice { automatic, keep, fresh };
 }  // namespace lockstep::config
 
 namespace lockstep {
+
+template <>
+struct Choices<config::Switch> {
+  using enum config::Switch;
+  static constexpr Choice<config::Switch> all[] = {
+      {automatic, "auto"}, {on, "true"}, {off, "false"}};
+};
 
 template <>
 struct Choices<config::HeadChoice> {

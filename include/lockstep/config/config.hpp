@@ -35,9 +35,9 @@ struct Config {
   std::size_t accumulate = 1;
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
-  bool fuse_norms = false;
-  bool graph = false;
-  bool tune = false;
+  Switch fuse_norms = Switch::automatic;
+  Switch graph = Switch::automatic;
+  Switch tune = Switch::automatic;
   std::string tune_cache;
   backend::Winograd winograd{backend::Winograd::Mode::automatic, {}};
   backend::Recompute recompute;
@@ -207,6 +207,10 @@ std::string to_toml_where_other(const Config& config, const Config& other);
 /// batch and replicas, so that the saved configuration fits any number), `out` is set and lr is
 /// final. Throws InputError naming the keys, the values and what would be right.
 void resolve(Config& config, int replicas);
+
+/// Why not all steps of a resolved configuration repeat the work of one: "graph = true repeats one
+/// step's work, and with ..."; empty where they do.
+std::string why_steps_differ(const Config& config, int replicas);
 
 /// The keys that change results and differ, each as "optim.lr (0.1, now 0.2)".
 std::vector<std::string> differences(const Config& before, const Config& now);

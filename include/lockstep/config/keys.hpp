@@ -31,16 +31,19 @@ struct KeyNeed {
 struct ConfigKey {
   std::string name;  ///< "optim.lr"
   TomlKind kind = TomlKind::text;
-  std::string help;  ///< ends with the range or the choices
+  std::string help;  ///< ends with the range or the choices, but those of a switch
   std::optional<KeyRange> range;
   std::vector<std::string> choices;  ///< empty: any text
   std::optional<KeyNeed> need;
   bool changes_results = true;  ///< resuming with another value changes the bits
   bool is_size = false;         ///< a number that may also be a text such as "4GB"
+  bool is_switch = false;       ///< "auto", or true or false as a boolean key takes them
   bool for_external = false;    ///< about reading a file that is not a shard
   /// Throws InputError naming the key, the value and what was expected.
   std::function<void(Config&, const std::string& value)> set;
   std::function<std::string(const Config&)> get;  ///< in the form that set() takes
+  /// On a command line the name alone means true.
+  bool takes_no_value() const { return is_switch || kind == TomlKind::boolean; }
 };
 
 /// All keys, in the order in which help lists them.

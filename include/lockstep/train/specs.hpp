@@ -49,7 +49,11 @@ nn::Network make_network(const config::Config& config, const data::DataSetInfo& 
 /// the frozen layers. Throws InputError when the network has no such layer.
 nn::Network trained_part(const config::Config& config, const nn::Network& network);
 
-/// How this data set's images enter a program of `rows` rows.
+/// The file that keeps what tune measures.
+std::string plan_file(const config::Config& config);
+
+/// How this data set's images enter a program of `rows` rows. It measures no engines: only a
+/// training takes the time for that.
 backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
                                        std::size_t rows);
 

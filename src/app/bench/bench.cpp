@@ -108,8 +108,12 @@ void add_floor(const backend::Floor& floor, Json& json) {
   json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
 }
 
-/// Adds what is summed, and a rank's memory of a step, without the parameters.
-void add_sizes(const train::Trainer& trainer, Json& json) {
+/// Adds how a GPU ran the steps, what is summed, and a rank's memory of a step, without the
+/// parameters.
+void add_training(const train::TrainerSpec& spec, const train::Trainer& trainer, Json& json) {
+  json["graph"] = spec.graph;
+  json["tune"] = !spec.program.plan_cache.empty();
+  json["fuse_norms"] = spec.program.fuse_norms;
   const backend::MemoryPlan memory = trainer.memory();
   const std::vector<reduce::Bucket>& buckets = trainer.exchange().buckets();
   const nn::Shape& input = trainer.network().input;
@@ -280,7 +284,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
   add_rules(rules, with, json);
   json["nodes"] = launch.nodes.count();
-  add_sizes(trainer, json);
+  add_training(spec, trainer, json);
   if (floor) add_floor(*floor, json);
   if (options.times_tape())
     add_tape(options, time_tape(options, *compute.backend, trainer, data), floor,

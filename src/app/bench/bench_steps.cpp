@@ -7,8 +7,25 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "lockstep/train/decide/gpu_steps.hpp"
 
 namespace lockstep::app {
+
+namespace {
+
+void add_switch(Arguments app, const char* name, config::Switch& value) {
+  app.add_taken(
+         name,
+         [name, &value](const std::string& text) {
+           value = parse_choice<config::Switch>(text, name);
+         },
+         "as for lockstep train")
+      .value_is_optional()
+      .called("[true|false|auto]")
+      .shows(choice_name(value));
+}
+
+}  // namespace
 
 void StepOptions::add_to(Arguments app) {
   app.add("--model", model, "as for lockstep train").shows_default();
@@ -24,9 +41,9 @@ void StepOptions::add_to(Arguments app) {
       .shows_default();
   app.add_flag("--comm.share-gpu,--share-gpu", share_gpu,
                "ranks may use one GPU together (for tests)");
-  app.add_flag("--fuse-norms", fuse_norms, "as for lockstep train");
-  app.add_flag("--graph", graph, "as for lockstep train");
-  app.add_flag("--tune", tune, "as for lockstep train");
+  add_switch(app, "--fuse-norms", fuse_norms);
+  add_switch(app, "--graph", graph);
+  add_switch(app, "--tune", tune);
   app.add("--tune-cache", tune_cache, "as for lockstep train").shows_default();
   app.add("--recompute", recompute, "as for lockstep train").shows_default();
   app.add_taken(
@@ -54,7 +71,7 @@ void StepOptions::add_to(Arguments app) {
 }
 
 void StepOptions::require_sound(int world) const {
-  backend::require_fusable(fuse_norms, backend::parse_precision(precision));
+  backend::require_fusable(fuse_norms == config::Switch::on, backend::parse_precision(precision));
   require(batch % static_cast<std::size_t>(world) == 0,
           fmt::format("--batch {}: the global batch must divide among {} ranks", batch, world));
 }
@@ -81,15 +98,20 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world, b
   spec.network = network;
   spec.program.batch = batch / static_cast<std::size_t>(world);
   spec.program.precision = backend::parse_precision(precision);
-  spec.program.fuse_norms = fuse_norms;
+  const train::GpuSteps steps_as = train::choose_gpu_steps({.graph = graph,
+                                                            .tune = tune,
+                                                            .fuse_norms = fuse_norms,
+                                                            .on_gpus = on_gpu,
+                                                            .precision = spec.program.precision});
+  spec.program.fuse_norms = steps_as.fuse_norms;
   spec.program.recompute = backend::parse_recompute(recompute, "--recompute");
   spec.program.recompute.memory_limit = memory_limit;
   spec.program.winograd = backend::parse_winograd(winograd, "--winograd");
   spec.program.mean = std::vector<float>(network.input.channels, 0.5f);
   spec.program.stddev = std::vector<float>(network.input.channels, 0.25f);
   spec.weight_decay = 1e-4f;
-  spec.graph = graph;
-  if (tune) spec.program.plan_cache = tune_cache;
+  spec.graph = steps_as.graph;
+  if (steps_as.tune) spec.program.plan_cache = tune_cache;
   const float size_mb = bucket_mb > 0 ? bucket_mb : on_gpu ? 25.f : 1.f;
   spec.bucket_bytes = static_cast<std::size_t>(size_mb * 1e6f);
   return spec;

@@ -8,6 +8,7 @@
 
 #include "app/cli/arguments.hpp"
 #include "app/commands.hpp"
+#include "lockstep/config/choices.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -22,7 +23,9 @@ struct StepOptions {
   float bucket_mb = 0;
   double clock_row_ms = 0, clock_step_ms = 0, clock_efficiency = 0.5;
   std::string clock_profile;
-  bool share_gpu = false, fuse_norms = false, graph = false, tune = false;
+  bool share_gpu = false;
+  config::Switch fuse_norms = config::Switch::automatic, graph = config::Switch::automatic,
+                 tune = config::Switch::automatic;
   std::string tune_cache = "runs/plans.txt";
 
   void add_to(Arguments app);
@@ -30,6 +33,7 @@ struct StepOptions {
   void require_sound(int world) const;
   nn::Network network() const;
   std::optional<backend::Pace> pace() const;  ///< of the clock backend; empty for the others
+  /// `on_gpu`: with all that trainings do there, unless these options say otherwise.
   train::TrainerSpec trainer(const nn::Network& network, int world, bool on_gpu) const;
 };
 

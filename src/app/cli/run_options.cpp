@@ -14,8 +14,10 @@
 namespace lockstep::app {
 namespace {
 
-const char* type_name(config::TomlKind kind) {
-  switch (kind) {
+const char* type_name(const config::ConfigKey& key) {
+  if (key.is_size) return "SIZE";
+  if (key.is_switch) return "[true|false|auto]";
+  switch (key.kind) {
     case config::TomlKind::text:
       return "TEXT";
     case config::TomlKind::number:
@@ -65,8 +67,8 @@ void RunOptions::add_to(Arguments app) {
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     Argument option = app.add_taken(names, take, key.help);
     // A flag, so that --data.flip alone means true; but a value may follow.
-    if (key.kind == config::TomlKind::boolean) option.value_is_optional();
-    option.called(key.is_size ? "SIZE" : type_name(key.kind))
+    if (key.takes_no_value()) option.value_is_optional();
+    option.called(type_name(key))
         .shows(key.get(defaults))
         .under(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
   }

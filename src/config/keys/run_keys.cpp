@@ -11,7 +11,10 @@ bool may_measure(const C& c) {
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool computes(const C& c) { return c.backend != BackendChoice::clock; }
 bool has_init(const C& c) { return !c.init.empty(); }
-bool is_tuned(const C& c) { return c.tune; }
+bool is_tuned(const C& c) {
+  return c.tune == Switch::on ||
+         (c.tune == Switch::automatic && may_use_gpus(c) && !c.deterministic);
+}
 bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
 }
@@ -34,7 +37,8 @@ std::vector<ConfigKey> run_keys() {
           "measuring")
           .needs("backend", may_measure, "the CPU's routines give the same bits each time"),
       key("fuse-norms", &C::fuse_norms,
-          "in fp16: fuse batch norms into the convolutions before and after them where possible")
+          "in fp16: fuse batch norms into the convolutions before and after them where possible; "
+          "auto: on a GPU, unless deterministic")
           .needs("precision", is_fp16, "it has engines for fp16 only"),
       key("winograd", &C::winograd,
           "on CPUs, in fp32 and, without AMX, bf16: 3x3 convolutions by Winograd's algorithm; "
@@ -42,17 +46,18 @@ std::vector<ConfigKey> run_keys() {
           "(deterministic: all); or their list, as auto saves it with the run"),
       key("graph", &C::graph,
           "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "
-          "call; the bits are the same")
+          "call; the bits are the same; auto: on a GPU, where all steps are alike")
           .needs("backend", may_use_gpus, "only a GPU records steps")
           .bookkeeping(),
       key("tune", &C::tune,
           "on a GPU: measure the engines of each convolution and take the fastest; the first start "
-          "on a kind of GPU takes longer")
+          "on a kind of GPU takes longer; auto: unless deterministic")
           .needs("backend", may_use_gpus, "only a GPU's convolutions have engines to choose from"),
       key("tune-cache", &C::tune_cache,
           "tune: the file that keeps what was measured, by device, library and shape (empty: "
           "runs/plans.txt)")
-          .needs("tune", is_tuned, "the file keeps what it measures")
+          .needs("tune", is_tuned,
+                 "the file keeps what it measures, on a GPU and not with deterministic")
           .bookkeeping(),
       key("recompute", &C::recompute,
           "which values backward makes again instead of keeping them: none; N: those inside N "

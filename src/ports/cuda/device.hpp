@@ -49,9 +49,14 @@ class CudaDevice final : public device::Device {
   std::unique_ptr<device::Repeater> make_repeater() override;
   const volatile std::uint64_t* progress_word() const override { return beacon_.get(); }
   void mark_progress(std::uint64_t number) override;
-  /// Records the work of `run` ten times in a row and repeats that; returns the seconds of one run
-  /// of the fastest repetition. Throws Error when it cannot be recorded.
-  double fastest_s(const std::function<void()>& run);
+  /// The seconds of the fastest of some runs that are put into the compute stream one by one. For
+  /// copies of many bytes: a CUDA graph copies more slowly. A run that is shorter than the calls
+  /// that start it would measure the host.
+  double fastest_called_s(const std::function<void()>& run);
+  /// Records the work of `run` ten times in a row as a CUDA graph and repeats that; returns the
+  /// seconds of one run of the fastest repetition. For kernels, however short. Throws Error when
+  /// the work cannot be recorded.
+  double fastest_recorded_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }
   /// For work next to that of compute(), which has precedence.
   CudaStream& side() { return side_; }
@@ -60,6 +65,8 @@ class CudaDevice final : public device::Device {
  private:
   static int made_current(int ordinal);
   static std::uint64_t* new_beacon();
+  /// Of `timed` laps after `before` others.
+  double shortest_lap_s(int before, int timed, const std::function<void()>& lap);
   int ordinal_;  // first: making it current decides the device of the streams
   Owned<std::uint64_t*, cudaFreeHost> beacon_;  // host memory, mapped for the device
   CudaStream compute_, copy_, side_{CudaStream::Priority::low};

@@ -178,9 +178,10 @@ void Examination::examine_graph() {
   const bool has = run_.trainer_spec().graph;
   const std::string what = has ? "a recorded graph" : "gaps between launches";
   if (over()) return not_measured(SlowReason::parallel_work, what, why_over());
+  std::string why = config::why_steps_differ(run_.config(), run_.spec().grid.replicas.count);
+  if (!has && !why.empty()) return not_measured(SlowReason::parallel_work, what, why);
   train::TrainerSpec spec = run_.trainer_spec();
   spec.graph = !has;
-  std::string why;
   const auto trainer = variant(spec, run_.reducing(), why);
   if (!trainer) return not_measured(SlowReason::parallel_work, what, why);
   const Arm is = held(*trainer_), changed = held(*trainer);
@@ -190,7 +191,7 @@ void Examination::examine_graph() {
        .what = what,
        .cost = found.difference,
        .not_measured = {},
-       .change = has ? "without --graph" : "--graph",
+       .change = has ? "--graph false" : "--graph true",
        .effect = found.difference});
 }
 

@@ -116,7 +116,8 @@ std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan
     words.insert(words.end(), {option, value});
   };
   const std::set<std::string> always = {"model", "precision", "backend", "threads"};
-  const std::set<std::string> others = {"recompute",      "winograd",        "tune-cache",
+  const std::set<std::string> others = {"recompute",      "winograd",        "graph",
+                                        "tune",           "tune-cache",      "fuse-norms",
                                         "comm.bucket-mb", "comm.all-reduce", "clock.row-ms",
                                         "clock.step-ms",  "clock.profile",   "clock.efficiency"};
   const config::Config usual;
@@ -126,9 +127,6 @@ std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan
       add(("--" + key.name).c_str(), key.get(training));
   if (training.memory_limit > 0) add("--memory-limit", std::to_string(training.memory_limit));
   if (training.comm.share_gpu) words.push_back("--share-gpu");
-  if (training.fuse_norms) words.push_back("--fuse-norms");
-  if (training.graph) words.push_back("--graph");
-  if (training.tune) words.push_back("--tune");
   add("--batch", std::to_string(step.batch));
   add("--steps", std::to_string(plan.steps));
   add("--warm-up", std::to_string(plan.warm_up));

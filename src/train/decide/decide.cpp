@@ -42,8 +42,9 @@ std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
 Decided decide(const StartSetting& setting) {
   const RunSpec& spec = setting.spec;
   const config::Config::Comm& asked = spec.config.comm;
+  const GpuSteps gpu_steps = decide_gpu_steps(setting);
   TrainerSpec trainer =
-      make_trainer_spec(spec.config, setting.data.input(), spec.grid.replicas.count);
+      make_trainer_spec(gpu_steps.in(spec.config), setting.data.input(), spec.grid.replicas.count);
   const ReductionSetting reduction{.flat = setting.communicator,
                                    .control = setting.control,
                                    .nodes = spec.nodes,
@@ -53,7 +54,8 @@ Decided decide(const StartSetting& setting) {
   Decisions decisions{
       .backend = parse_choice<config::BackendChoice>(setting.backend.name(), "backend"),
       .data = setting.data.sets(),
-      .all_reduce = all_reduce};
+      .all_reduce = all_reduce,
+      .gpu_steps = gpu_steps};
   decisions.bucket_mb =
       choose_bucket_mb(asked, reduction, two_level ? *two_level : setting.communicator,
                        trained_part(spec.config, trainer.network));

@@ -6,6 +6,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/train/decide/gpu_steps.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "train/decisions.hpp"
@@ -22,6 +23,10 @@ struct StartSetting {
   const std::optional<ResumePoint>& resume;
   const RunData& data;
 };
+
+/// Decides how steps run on GPUs. A start that resumes a run on GPUs in the same precision keeps
+/// what its bits depend on. Rank 0 logs what was not asked for. The same on all ranks.
+GpuSteps decide_gpu_steps(const StartSetting& setting);
 
 struct Decided {
   Decisions decisions;

@@ -31,8 +31,6 @@ cat >bundle/lockstep <<'END'
 case "$*" in
   --version) echo 'lockstep of some build' ;;
   topo) echo "${TOPO:-no device}" ;;
-  'bench train --help')
-    printf '  --graph [true|false]=false\n      as in train\n  --tune\n  --tune-cache TEXT\n' ;;
   *'bench train'*'--json'*)
     echo "$*" >>"$ASKED"
     json=$(sed 's/.*--json \([^ ]*\).*/\1/' <<<"$*")
@@ -103,8 +101,10 @@ check good speed
   says 'engine: 1 eng4.k2=1' &&
   says 'slow: 1.5 ms, at best 0.5: bn1' && ! says 'slow: .*conv1' &&
   says 'tuned: 1 eng7' && [[ -s bundle/plans.txt ]] &&
-  grep -q -e '--graph true --tune --tune-cache [^ ]* --steps' "$ASKED" &&
-  grep -q -e '--layers' "$ASKED"
+  grep -q -e '--fuse-norms false --graph false --tune false --steps' "$ASKED" &&
+  grep -q -e '--graph true --tune true --tune-cache [^ ]* --steps' "$ASKED" &&
+  grep -q -e '--graph true --tune false --steps' "$ASKED" &&
+  grep -q -e '--graph false --tune false --steps .* --layers' "$ASKED"
 verdict $? 'speed is measured with and without each way to run a step, with engines and slow steps'
 
 check good speed CASES='resnet50|fp16'

@@ -54,9 +54,6 @@ refuses 'a library in a public header' include/lockstep/nn/network.hpp '#pragma 
   '#include <fmt/core.h>'
 refuses 'MPI outside its port' src/comm/a.cpp '#include <mpi.h>'
 refuses 'a call that waits inside MPI' src/ports/mpi/a.cpp 'MPI_Barrier(comm);'
-refuses 'a kernel that does not wait for the one before it' src/ports/cuda/a.cu \
-  'namespace lockstep::cuda {' '__global__ void __launch_bounds__(256)' '    a(int* p) {' \
-  '  *p = 1;' '  wait_for_previous_kernel();' '}' '}'
 refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'
 refuses 'unfinished work' src/nn/a.cpp '// TODO: finish'
 refuses 'a header without #pragma once' include/lockstep/nn/a.hpp '#include <vector>'

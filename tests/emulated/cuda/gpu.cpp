@@ -39,16 +39,14 @@ struct Thread {
   std::uint64_t given[2] =
       {};  // at this barrier and the one before, which a slower lane may still read
   bool turn = false;
-  bool waited = false;  // for the previous grid
 };
 
 class Block {
  public:
-  Block(dim3 shape, const std::function<void()>& kernel, bool early)
+  Block(dim3 shape, const std::function<void()>& kernel)
       : threads_(std::size_t{shape.x} * shape.y * shape.z),
         order_(threads_.size()),
-        kernel_(kernel),
-        early_(early) {
+        kernel_(kernel) {
     blockDim = shape;
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     if (conditions().order == Order::reverse) std::reverse(order_.begin(), order_.end());
@@ -98,12 +96,9 @@ class Block {
     while (started_ < threads_.size()) {
       begin(order_[started_++]);
       kernel_();
-      check(threads_[current_].waited || !early_, "a thread does not wait for the previous kernel");
       threads_[current_].wait = Wait::over;
     }
   }
-
-  void wait_for_previous_grid() { threads_[current_].waited = true; }
 
   std::exception_ptr failure;
 
@@ -167,7 +162,6 @@ class Block {
   std::vector<Thread> threads_;
   std::vector<std::size_t> order_;  // in which threads run
   const std::function<void()>& kernel_;
-  bool early_;
   std::mt19937 random_{1};
   std::size_t started_ = 0, current_ = 0;
   int any_ = 0, any_before_ = 0;
@@ -241,14 +235,14 @@ Conditions& conditions() {
   return conditions;
 }
 
-void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel, bool early) {
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel) {
   gridDim = grid;
   std::vector<std::size_t> order(std::size_t{grid.x} * grid.y * grid.z);
   std::iota(order.begin(), order.end(), std::size_t{0});
   if (conditions().order == Order::reverse) std::reverse(order.begin(), order.end());
   if (conditions().order == Order::shuffled)
     std::shuffle(order.begin(), order.end(), std::mt19937(2));
-  Block threads(block, kernel, early);
+  Block threads(block, kernel);
   pool.block = &threads;
   try {
     for (const std::size_t b : order)
@@ -259,8 +253,6 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel, bool e
     throw;
   }
 }
-
-void wait_for_previous_grid() { pool.block->wait_for_previous_grid(); }
 
 int meet_block(int value, const std::source_location& where) {
   return pool.block->meet(value, where);

@@ -4,11 +4,8 @@
 // host code of it. It does not model the hardware but CUDA's promises: where they leave the order
 // open, the test chooses one, and what they forbid throws.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <math.h>
-#include <nv/target>
 
 #include <cstdint>
 #include <cstring>
@@ -46,11 +43,8 @@ struct Counts {
 Counts& counts();
 
 /// Runs one thread after the other, each until its next barrier. Throws Error when threads would
-/// wait for ever, at different barriers or for one that has ended. `early`: the grid may start
-/// before the previous one has ended; throws Error when a thread does not wait for that.
-void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel, bool early = false);
-/// This thread waits for the previous grid.
-void wait_for_previous_grid();
+/// wait for ever, at different barriers or for one that has ended.
+void run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel);
 /// Puts work into a stream.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 /// Whether [data, data + bytes) is inside one allocation on the device.
@@ -70,11 +64,8 @@ cudaError_t launch(const cudaLaunchConfig_t* config, void (*kernel)(Parameters..
   if (grid.x * grid.y * grid.z == 0 || block.x * block.y * block.z == 0 || grid.y > 65535 ||
       block.x * block.y * block.z > 1024)
     return cudaErrorInvalidConfiguration;
-  const bool early = config->numAttrs > 0;  // the one attribute that kernels have
-  enqueue(config->stream, [=] {
-    const auto thread = [&] { kernel(Parameters(arguments)...); };
-    run_grid(grid, block, thread, early);
-  });
+  enqueue(config->stream,
+          [=] { run_grid(grid, block, [&] { kernel(Parameters(arguments)...); }); });
   return cudaSuccess;
 }
 
@@ -121,13 +112,6 @@ T __shfl_xor_sync(unsigned lanes, T value, int xor_lane,
   std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
-
-// The emulated GPU has the instructions of all. CUDA's own headers, included above, are the host's.
-#undef NV_IF_TARGET
-#define NV_IF_TARGET(target, code) LOCKSTEP_BARE code
-#define LOCKSTEP_BARE(...) __VA_ARGS__
-inline void cudaTriggerProgrammaticLaunchCompletion() {}
-inline void cudaGridDependencySynchronize() { lockstep::emulated::wait_for_previous_grid(); }
 
 // Blocks run one after another, so one copy of a block's memory is enough.
 #undef __shared__

@@ -100,11 +100,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->totalGlobalMem = conditions().memory;
   return cudaSuccess;
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  *attributes = {};
-  attributes->ptxVersion = 10 * conditions().major;
-  return cudaSuccess;
-}
 cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int) {
   std::strncpy(id, "0000:01:00.0", static_cast<std::size_t>(size));
   return cudaSuccess;

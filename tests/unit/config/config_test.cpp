@@ -69,7 +69,7 @@ TEST_CASE("a global batch that ranks and micro-batches cannot share is an error"
   config.batch = 3;
   CHECK_THROWS_WITH(resolve(config, 2), Contains("batch = 3") && Contains("2 x 2 = 4"));
   config.batch = 100;
-  config.graph = true;
+  config.graph = Switch::on;
   CHECK_NOTHROW(resolve(config, 2));
   CHECK_THROWS_WITH(resolve(config, 3), Contains("graph = true") && Contains("3 x 2 = 6"));
 }
@@ -78,29 +78,61 @@ TEST_CASE("a graph, and an exchange whose steps are not alike, are an error that
           "[config]") {
   const auto refused = [](const std::string& text, const std::string& key) {
     Config config = parsed(text);
-    config.graph = true;
+    config.graph = Switch::on;
     CHECK_THROWS_WITH(resolve(config, 2), Contains("graph = true") && Contains(key));
-    config.graph = false;
-    CHECK_NOTHROW(resolve(config, 2));
+    for (const Switch open : {Switch::off, Switch::automatic}) {
+      config.graph = open;
+      CHECK_NOTHROW(resolve(config, 2));
+    }
+    CHECK_THAT(why_steps_differ(config, 2), Contains("graph = true") && Contains(key));
   };
   refused("[sync]\nevery = 4", "sync.every = 4");
   refused("[sync]\ngossip = true", "sync.gossip = true");
   refused("[comm]\npower-sgd = 2\npower-sgd-from-epoch = 1", "comm.power-sgd = 2");
   refused("[comm]\npower-sgd = 2\n[optim]\nwarmup-epochs = 1", "comm.power-sgd = 2");
   Config at_once = parsed("[comm]\npower-sgd = 2");
-  at_once.graph = true;
+  at_once.graph = Switch::on;
   CHECK_NOTHROW(resolve(at_once, 2));
+  CHECK(why_steps_differ(at_once, 2).empty());
+  CHECK_FALSE(why_steps_differ(at_once, 3).empty());  // 128 rows
 }
 
 TEST_CASE("engines chosen by measuring and bits that must repeat contradict each other",
           "[config]") {
   Config config = with_data();
-  config.tune = config.deterministic = true;
+  config.deterministic = true;
+  CHECK_NOTHROW(resolve(config, 1));
+  config.tune = Switch::on;
   CHECK_THROWS_WITH(resolve(config, 1), Contains("tune and deterministic contradict"));
-  config.tune = false;
-  config.fuse_norms = true;
+  config.tune = Switch::off;
+  config.fuse_norms = Switch::on;
   config.precision = backend::Precision::fp16;
   CHECK_THROWS_WITH(resolve(config, 1), Contains("fuse-norms and deterministic contradict"));
+}
+
+TEST_CASE("a switch is auto, or true or false as a boolean key is, in files and options",
+          "[config]") {
+  CHECK(with_data().graph == Switch::automatic);
+  for (const char* name : {"graph", "tune", "fuse-norms"}) {
+    const ConfigKey* key = find_key(name);
+    REQUIRE(key != nullptr);
+    CHECK(key->takes_no_value());
+    for (const std::string value : {"auto", "true", "false"}) {
+      INFO(name << " = " << value);
+      Config config = parsed(fmt::format("{} = \"{}\"", name, value));
+      CHECK(key->get(config) == value);
+      set_key(config, name, value);
+      CHECK(key->get(config) == value);
+      const std::string text = value == "auto" ? "\"auto\"" : value;
+      CHECK_THAT(to_toml(config), Contains(fmt::format("\n{} = {}\n", name, text)));
+      CHECK(to_toml(parsed(to_toml(config))) == to_toml(config));
+      if (value != "auto") CHECK(key->get(parsed(fmt::format("{} = {}", name, value))) == value);
+    }
+    CHECK_THROWS_WITH(parsed(fmt::format("{} = 1", name)),
+                      Contains(name) && Contains("takes true, false or \"auto\""));
+    CHECK_THROWS_WITH(parsed(fmt::format("{} = \"yes\"", name)),
+                      Contains("'yes' is not known; choose auto, true, false"));
+  }
 }
 
 TEST_CASE("values out of range are errors that name the key", "[config]") {
@@ -227,9 +259,6 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
           "optim.warmup-start = 0.01 would have no effect: optim.warmup-epochs is 0");
   refused("[optim]\nmomentum = 0\nnesterov = true", "optim.nesterov");
   refused("optim.trust = 0.01", "the trust coefficient belongs to 'lars'");
-  refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
-  refused("tune-cache = \"plans.txt\"", "tune is false; the file keeps what it measures");
-  accepted("tune = true\ntune-cache = \"plans.txt\"");
   refused("memory-limit = 1000", "recompute is 'none'; 'auto' keeps the limit");
   accepted("recompute = \"auto\"\nmemory-limit = 1000");
   accepted("recompute = \"auto\"\nmemory-limit = \"4GB\"");
@@ -262,6 +291,30 @@ TEST_CASE("a key that cannot have an effect is an error, and a resolved configur
   accepted("[optim]\ndecay = \"polynomial\"\npower = 1\nfinal-lr = 0.01");
   accepted("optim.final-lr = 0.01");
   accepted("optim.power = 2");  // as not given
+}
+
+TEST_CASE("a switch that is on needs what gives it an effect, and one that is off needs nothing",
+          "[config]") {
+  const auto refused = [](const std::string& text, const std::string& why) {
+    Config config = parsed(text);
+    CHECK_THROWS_WITH(resolve(config, 1), Contains("no effect") && Contains(why));
+  };
+  const auto accepted = [](const std::string& text) {
+    Config config = parsed(text);
+    CHECK_NOTHROW(resolve(config, 1));
+  };
+  refused("fuse-norms = true", "precision is 'fp32'; it has engines for fp16 only");
+  accepted("fuse-norms = false");
+  accepted("precision = \"fp16\"\nfuse-norms = true");
+  refused("backend = \"cpu\"\ngraph = true", "only a GPU records steps");
+  refused("backend = \"clock\"\ntune = true", "only a GPU's convolutions");
+  accepted("backend = \"cpu\"\ngraph = false\ntune = false");
+  refused("tune = false\ntune-cache = \"plans.txt\"",
+          "tune is false; the file keeps what it measures");
+  refused("backend = \"cpu\"\ntune-cache = \"plans.txt\"", "tune is auto");
+  refused("deterministic = true\ntune-cache = \"plans.txt\"", "tune is auto");
+  accepted("tune-cache = \"plans.txt\"");
+  accepted("tune = true\ntune-cache = \"plans.txt\"");
 }
 
 TEST_CASE("groups that share batch norm's statistics divide the ranks, whose weights are equal",

@@ -67,10 +67,13 @@ TEST_CASE("a plan comes back from its folder, and is never written over", "[stud
   training.backend = config::BackendChoice::clock;
   training.clock.row_ms = 2.5;
   training.comm.all_reduce = config::AllReduceChoice::flat;
+  training.graph = config::Switch::off;
+  training.tune = config::Switch::on;
   write_plan(beside, plan, training);
   CHECK_THAT(join(command_of(beside, back, step, "x.json"), " "),
              Contains("--backend clock") && Contains("--clock.row-ms 2.5") &&
-                 Contains("--comm.all-reduce flat") && !Contains("--clock.profile"));
+                 Contains("--comm.all-reduce flat") && !Contains("--clock.profile") &&
+                 Contains("--graph false") && Contains("--tune true") && !Contains("--fuse-norms"));
   config::Config each;
   config::apply_toml(each, read_text(folder / "train.toml"), "train.toml");
   CHECK((each.stop_after == 55 && each.model == "resnet18" && each.batch == 0));

@@ -8,12 +8,10 @@ namespace lockstep::cuda {
 namespace {
 
 __global__ void set_step_kernel(DeviceScalars* scalars, optim::StepScalars step) {
-  wait_for_previous_kernel();
   scalars->step = step;
 }
 
 __global__ void set_loss_scale_kernel(DeviceScalars* scalars, backend::LossScale scale) {
-  wait_for_previous_kernel();
   scalars->loss_scale = scale;
   scalars->inverse_scale = 1 / scale.scale;
   scalars->overflow = 0;
@@ -22,7 +20,6 @@ __global__ void set_loss_scale_kernel(DeviceScalars* scalars, backend::LossScale
 
 template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
-  wait_for_previous_kernel();
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const backend::arithmetic::SgdRule rule{rate_of(args, chunk), args.momentum,
@@ -34,7 +31,6 @@ __global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
 }
 
 __global__ void __launch_bounds__(block_threads) running_statistics_kernel(StatisticsArgs args) {
-  wait_for_previous_kernel();
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const float kept = args.kept[chunk.slice];
@@ -53,7 +49,6 @@ __global__ void __launch_bounds__(block_threads) running_statistics_kernel(Stati
 // Every thread that finds an overflow writes the same 1, so their order does not matter.
 __global__ void __launch_bounds__(block_threads)
     find_overflow_kernel(const float* gradients, std::size_t count, DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   bool found = false;
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * block_threads * quad;
   for (std::size_t i = thread_index() * quad; i < count; i += step) {
@@ -66,12 +61,10 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 __global__ void find_overflow_in_one_kernel(const float* largest, DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   if (backend::arithmetic::overflowed(*largest)) scalars->overflow = 1;
 }
 
 __global__ void judge_kernel(DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   const bool overflow = scalars->overflow != 0;
   scalars->apply = overflow ? 0 : 1;
   scalars->inverse_scale = 1 / scalars->loss_scale.scale;
@@ -81,7 +74,6 @@ __global__ void judge_kernel(DeviceScalars* scalars) {
 
 template <class T>
 __global__ void convert_kernel(const float* from, std::size_t count, T* to) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index() * quad;
   if (i >= count) return;
   float v[quad];
@@ -91,7 +83,6 @@ __global__ void convert_kernel(const float* from, std::size_t count, T* to) {
 
 template <class T>
 __global__ void add_kernel(const T* from, std::size_t count, bool accumulate, float* to) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index() * quad;
   if (i >= count) return;
   float v[quad], before[quad] = {};
@@ -104,7 +95,6 @@ __global__ void add_kernel(const T* from, std::size_t count, bool accumulate, fl
 
 __global__ void put_aside_kernel(DeviceMetrics* metrics, const DeviceScalars* scalars,
                                  StepWords* there) {
-  wait_for_previous_kernel();
   there->scalars = *scalars;
   there->metrics = metrics ? *metrics : DeviceMetrics{};
   if (metrics) *metrics = {};
@@ -116,13 +106,11 @@ __device__ void show(std::uint64_t* place, std::uint64_t number) {
 }
 
 __global__ void light_beacon_kernel(Beacon beacon, std::uint64_t number) {
-  wait_for_previous_kernel();
   *beacon.newest = number;
   show(beacon.place, number);
 }
 
 __global__ void raise_beacon_kernel(Beacon beacon, std::uint64_t more) {
-  wait_for_previous_kernel();
   show(beacon.place, *beacon.newest + more);
 }
 

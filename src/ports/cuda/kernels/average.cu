@@ -7,7 +7,6 @@ namespace {
 
 // A chunk's sum: each thread adds its quads in order, then the threads' sums meet in a fixed tree.
 __global__ void __launch_bounds__(block_threads) chunk_squares_kernel(NormArgs args) {
-  wait_for_previous_kernel();
   __shared__ double sums[block_threads];
   const std::size_t number = args.first_chunk + blockIdx.x;
   const Chunk chunk = args.chunks[number];
@@ -27,7 +26,6 @@ __global__ void __launch_bounds__(block_threads) chunk_squares_kernel(NormArgs a
 }
 
 __global__ void __launch_bounds__(block_threads) slice_squares_kernel(NormArgs args) {
-  wait_for_previous_kernel();
   const std::size_t slice = args.first_slice + thread_index();
   if (slice >= args.first_slice + args.slices) return;
   double sum = 0;
@@ -45,7 +43,6 @@ __device__ float trusted(const TrustArgs& trust, const Chunk& chunk, float ratio
 
 template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) lars_kernel(UpdateArgs args, LarsArgs lars) {
-  wait_for_previous_kernel();
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const float unscale = args.scalars->inverse_scale, decay = args.weight_decay[chunk.slice];
@@ -65,7 +62,6 @@ __global__ void __launch_bounds__(block_threads) lars_kernel(UpdateArgs args, La
 
 __global__ void __launch_bounds__(block_threads)
     lamb_moments_kernel(UpdateArgs args, LambArgs lamb) {
-  wait_for_previous_kernel();
   const DeviceScalars& now = *args.scalars;
   if (!now.apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
@@ -95,7 +91,6 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) lamb_kernel(UpdateArgs args, LambArgs lamb) {
-  wait_for_previous_kernel();
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const float ratio = backend::arithmetic::lamb_trust(
@@ -116,7 +111,6 @@ __global__ void __launch_bounds__(block_threads) lamb_kernel(UpdateArgs args, La
 // Each thread counts which place its ratio has in their order. Equal ones have the order of slices.
 __global__ void __launch_bounds__(block_threads)
     gather_trust_kernel(const float* ratios, std::size_t slices, DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   if (!scalars->apply) return;
   for (std::size_t s = threadIdx.x; s < slices; s += block_threads) {
     if (ratios[s] == 0) continue;
@@ -134,7 +128,6 @@ __global__ void __launch_bounds__(block_threads)
 
 __global__ void clip_kernel(const double* slice_sums, std::size_t slices, float limit, bool scaled,
                             DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   double sum = 0;
   for (std::size_t s = 0; s < slices; ++s) sum += slice_sums[s];
   const float unscale = scaled ? scalars->inverse_scale : 1;
@@ -143,7 +136,6 @@ __global__ void clip_kernel(const double* slice_sums, std::size_t slices, float 
 }
 
 __global__ void __launch_bounds__(block_threads) update_averages_kernel(AverageArgs args) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index() * quad;
   if (i >= args.count || !args.scalars->apply) return;
   const float share = args.scalars->step.average_share;
@@ -158,7 +150,6 @@ __global__ void __launch_bounds__(block_threads) update_averages_kernel(AverageA
 
 template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) swap_averages_kernel(AverageArgs args) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index() * quad;
   if (i >= args.count) return;
   float w[quad], average[quad];

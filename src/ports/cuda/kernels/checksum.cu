@@ -9,7 +9,6 @@ namespace {
 /// Zeros before the first word change nothing: they fill up the first block.
 __global__ void __launch_bounds__(block_threads)
     crc_kernel(const std::uint32_t* words, std::size_t count, std::uint32_t* sums) {
-  wait_for_previous_kernel();
   __shared__ std::uint32_t parts[block_threads];
   constexpr std::uint32_t one_round = crc_shift(block_threads);
   const std::size_t absent = gridDim.x * crc_block_words - count;

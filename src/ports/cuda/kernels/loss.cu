@@ -33,7 +33,6 @@ __device__ void skip_row(const LossInput& in, std::size_t row, int lane, RowMetr
 __global__ void __launch_bounds__(block_threads)
     loss_kernel(LossInput in, const DeviceScalars* scalars, RowMetrics* row_metrics,
                 float* dlogits) {
-  wait_for_previous_kernel();
   const std::size_t row = thread_index() / warp;
   const int lane = static_cast<int>(threadIdx.x % warp);
   if (row >= in.rows) return;
@@ -77,7 +76,6 @@ __global__ void __launch_bounds__(block_threads)
 /// One block sums all rows, in one order.
 __global__ void add_metrics_kernel(const RowMetrics* rows, std::size_t count,
                                    DeviceMetrics* metrics) {
-  wait_for_previous_kernel();
   __shared__ DeviceMetrics partial[block_threads];
   DeviceMetrics mine{};
   for (std::size_t r = threadIdx.x; r < count; r += block_threads) {
@@ -109,7 +107,6 @@ __global__ void add_metrics_kernel(const RowMetrics* rows, std::size_t count,
 __global__ void __launch_bounds__(square)
     bias_gradient_kernel(const float* dlogits, std::size_t rows, int classes, bool accumulate,
                          float* dbias) {
-  wait_for_previous_kernel();
   __shared__ double partial[warp][warp];
   const int k = static_cast<int>(blockIdx.x) * warp + static_cast<int>(threadIdx.x);
   double sum = 0;

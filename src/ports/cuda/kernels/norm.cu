@@ -29,7 +29,6 @@ __device__ void set_batch_channel(const NormChannels& to, int c,
 template <class T>
 __global__ void __launch_bounds__(block_threads, blocks_each)
     statistics_kernel(const T* x, Matrix shape, NormParameters p, NormChannels n, SumScratch to) {
-  wait_for_previous_kernel();
   constexpr int W = sum_width;
   const int channel = first_channel(W);
   const T* last = x + (shape.rows - 1) * static_cast<std::size_t>(shape.channels);
@@ -60,7 +59,6 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
 
 __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
                                           NormChannels n) {
-  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   set_batch_channel(n, c,
@@ -70,7 +68,6 @@ __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormP
 }
 
 __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
-  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= channels) return;
   set_channel(n, c,
@@ -97,7 +94,6 @@ enum class Skip { none, value, normalised };
 template <class T, Skip skips>
 __global__ void __launch_bounds__(block_threads, blocks_each)
     apply_kernel(NormApply op, Matrix shape, NormChannels n, unsigned rows) {
-  wait_for_previous_kernel();
   constexpr int W = width<T>;
   constexpr bool with_skip = skips != Skip::none;
   const int channel = first_channel(W);

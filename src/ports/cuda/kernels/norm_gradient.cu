@@ -79,7 +79,6 @@ template <class T, Mask mask, bool two>
 __global__ void __launch_bounds__(block_threads, blocks_each)
     gradient_sums_kernel(NormBackward op, Matrix shape, NormParameters p, NormChannels n,
                          bool accumulate, const DeviceScalars* scalars, SumScratch to) {
-  wait_for_previous_kernel();
   constexpr int W = sum_width;
   const int channel = first_channel(W);
   float sums[2 * W] = {};
@@ -112,7 +111,6 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
 __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormParameters p,
                                          NormChannels n, bool accumulate,
                                          const DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   const double dgamma = sums[c], dbeta = sums[shape.channels + c];
@@ -123,7 +121,6 @@ __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormPa
 template <class T, Mask mask, bool two>
 __global__ void __launch_bounds__(block_threads, blocks_each)
     input_gradient_kernel(NormBackward op, Matrix shape, NormChannels n, unsigned rows, T* dx) {
-  wait_for_previous_kernel();
   constexpr int W = width<T>;
   const int channel = first_channel(W);
   if (channel >= shape.channels) return;

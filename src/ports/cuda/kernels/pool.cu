@@ -67,7 +67,6 @@ __device__ std::size_t offset(std::size_t image, int y, int x, int height, int c
 
 template <class T>
 __global__ void max_pool_kernel(const T* x, Window w, Cut cut, T* y, std::uint8_t* index) {
-  wait_for_previous_kernel();
   constexpr int W = width<T>;
   each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const int top = p.y * w.stride - w.padding, left = p.x * w.stride - w.padding;
@@ -144,7 +143,6 @@ struct Givers {
 template <class T, int kernel, int stride>
 __global__ void __launch_bounds__(block_threads, blocks_each)
     max_pool_gradient_kernel(Givers<T> from, Window w, Cut tiles, int skipped, T* dx) {
-  wait_for_previous_kernel();
   constexpr bool known = kernel > 0;
   constexpr int W = width<T>, reach = known ? (kernel + stride - 1) / stride : 1;
   if constexpr (known) w.kernel = kernel, w.stride = stride;
@@ -188,7 +186,6 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
 
 template <class T>
 __global__ void subsample_kernel(const T* x, Window w, Cut cut, T* y) {
-  wait_for_previous_kernel();
   each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const int channel = p.channel - (cut.channels - w.channels) / 2;
     float v[width<T>] = {};
@@ -203,7 +200,6 @@ __global__ void subsample_kernel(const T* x, Window w, Cut cut, T* y) {
 template <class T>
 __global__ void subsample_gradient_kernel(const T* first, const T* second, Window w,
                                           int out_channels, Cut cut, Divider stride, T* dx) {
-  wait_for_previous_kernel();
   each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const auto y = static_cast<int>(stride.quotient(static_cast<unsigned>(p.y)));
     const auto x = static_cast<int>(stride.quotient(static_cast<unsigned>(p.x)));
@@ -220,7 +216,6 @@ __global__ void subsample_gradient_kernel(const T* first, const T* second, Windo
 
 template <class T>
 __global__ void average_kernel(const T* x, Cut cut, int pixels, float* mean) {
-  wait_for_previous_kernel();
   constexpr int W = width<T>;
   each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
     const T* from = x + image * pixels * cut.channels + p.channel;
@@ -234,7 +229,6 @@ __global__ void average_kernel(const T* x, Cut cut, int pixels, float* mean) {
 
 template <class T>
 __global__ void average_gradient_kernel(const float* dmean, Cut cut, T* dx) {
-  wait_for_previous_kernel();
   constexpr int W = width<T>;
   const float share = 1.f / static_cast<float>(cut.columns);
   each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {

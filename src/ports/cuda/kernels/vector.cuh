@@ -2,14 +2,12 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <nv/target>
 
 #include <cstddef>
 #include <utility>
 
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/runtime/check.hpp"
-#include "ports/cuda/runtime/early_start.hpp"
 
 namespace lockstep::cuda {
 
@@ -92,26 +90,9 @@ void with_type(Storage storage, const Body& body) {
   }
 }
 
-/// Blocks of up to 256 threads that run at once: three on each of an H200's 132 processors.
-constexpr unsigned blocks_each = 3, blocks_at_once = blocks_each * 132;
-
-/// The first statement of every kernel: launch() says why. A grid that runs at once lets the next
-/// one come to the processors now. The blocks of a larger one still need that room, and what comes
-/// next waits for their end.
-__device__ inline void wait_for_previous_kernel() {
-  NV_IF_TARGET(NV_PROVIDES_SM_90, (if (gridDim.x * gridDim.y <= blocks_at_once)
-                                       cudaTriggerProgrammaticLaunchCompletion();
-                                   cudaGridDependencySynchronize();))
-}
-
 /// Puts a kernel into a stream. It does not use <<<>>>, so that any C++ compiler can read these
 /// sources: tests/emulated runs them on the host. Throws Error naming the kernel when the launch
 /// itself fails; an error while the kernel runs is reported by the next call that waits.
-///
-/// The kernel may start before the one before it has ended, which saves the time between them
-/// (programmatic dependent launch). So each of its threads calls wait_for_previous_kernel() before
-/// it reads or writes global memory, or ends. After that all earlier work of the stream is done,
-/// and its writes are visible.
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             cudaStream_t stream, Arguments&&... arguments) {
@@ -119,15 +100,13 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 blo
   config.gridDim = grid;
   config.blockDim = block;
   config.stream = stream;
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = may_start_early(reinterpret_cast<const void*>(kernel)) ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
 constexpr unsigned block_threads = 256;
+
+/// Blocks of block_threads that run at once: three on each of an H200's 132 processors.
+constexpr unsigned blocks_each = 3, blocks_at_once = blocks_each * 132;
 
 /// Blocks of block_threads for the work of `count` threads. At least one block, because a launch
 /// without blocks is an error.

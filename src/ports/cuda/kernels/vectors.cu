@@ -69,40 +69,32 @@ __device__ void put_values(const Vector& vector, std::size_t i, float value) {
 }
 
 __global__ void __launch_bounds__(block_threads) cast_kernel(Vector from, Vector to) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   put_values(to, i, value_at(from, i));
 }
 
 __global__ void __launch_bounds__(block_threads)
     add_vector_kernel(float factor, Vector from, Vector to) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   put_values(to, i, value_at(to, i) + factor * value_at(from, i));
 }
 
 __global__ void __launch_bounds__(block_threads) scale_vector_kernel(float factor, Vector values) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   put_values(values, i, factor * value_at(values, i));
 }
 
 __global__ void __launch_bounds__(block_threads)
     select_kernel(Vector values, float share, const float* bound) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   const float value = backend::arithmetic::selected(value_at(values, i), share * *bound);
   put_values(values, i, value);
 }
 
-__global__ void clear_kernel(float* value) {
-  wait_for_previous_kernel();
-  *value = 0;
-}
+__global__ void clear_kernel(float* value) { *value = 0; }
 
 // As integers, magnitudes have the order of the values, and no order of threads changes a maximum.
 __global__ void __launch_bounds__(block_threads) largest_kernel(Vector values, float* found) {
-  wait_for_previous_kernel();
   std::uint32_t most = 0;
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * block_threads;
   for (std::size_t i = thread_index(); i < values.count; i += step) {
@@ -141,7 +133,6 @@ __device__ float& value_of(const backend::Matrix& matrix, std::size_t row, std::
 /// A block of threads for each row.
 __global__ void __launch_bounds__(block_threads)
     multiply_kernel(backend::Matrix matrix, Thin columns, Thin product) {
-  wait_for_previous_kernel();
   const std::size_t row = blockIdx.x;
   float sums[most_width] = {};
   for (std::size_t c = threadIdx.x; c < columns.length; c += block_threads) {
@@ -160,7 +151,6 @@ constexpr unsigned tile_columns = 32, tile_parts = block_threads / tile_columns;
 /// A block of threads for each tile_columns columns; each takes a part of the rows.
 __global__ void __launch_bounds__(block_threads)
     multiply_transposed_kernel(backend::Matrix matrix, Thin rows, Thin product) {
-  wait_for_previous_kernel();
   __shared__ float parts[block_threads];
   const std::size_t column = blockIdx.x * tile_columns + threadIdx.x % tile_columns;
   const bool inside = column < product.length;
@@ -183,7 +173,6 @@ __global__ void __launch_bounds__(block_threads)
 
 __global__ void __launch_bounds__(block_threads)
     add_product_kernel(float keep, float factor, Thin rows, Thin columns, backend::Matrix to) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   if (i >= rows.length * columns.length) return;
   const std::size_t row = i / columns.length, column = i % columns.length;
@@ -217,7 +206,6 @@ __device__ double project_out(const Thin& vectors, std::size_t k) {
 
 /// Each thread has numbers of a vector that no other one touches.
 __global__ void __launch_bounds__(block_threads) orthogonalise_kernel(Thin vectors) {
-  wait_for_previous_kernel();
   for (std::size_t k = 0; k < vectors.width; ++k) {
     float* mine = vectors.data + k * vectors.length;
     const double before = std::sqrt(block_dot(mine, mine, vectors.length));

@@ -49,7 +49,7 @@ backend::GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner, std::s
   fill(w, device.compute());
 
   backend::GpuRates rates;
-  rates.bandwidth = 2 * static_cast<double>(x.size()) / device.fastest_s([&] {
+  rates.bandwidth = 2 * static_cast<double>(x.size()) / device.fastest_called_s([&] {
     check_cuda(cudaMemcpyAsync(y.data(), x.data(), x.size(), cudaMemcpyDeviceToDevice,
                                device.compute().get()),
                "cudaMemcpyAsync");
@@ -58,7 +58,7 @@ backend::GpuRates measure_rates(CudaDevice& device, ConvPlanner& planner, std::s
     request.precision = precision;
     const ConvPlan& plan = planner.plan(request);
     const DeviceBuffer workspace(plan.workspace(), "a measurement");
-    const double seconds = device.fastest_s([&] {
+    const double seconds = device.fastest_recorded_s([&] {
       plan.run({x.data(), w.data(), y.data()}, workspace.data());
     });
     return shape.flops() / seconds;
@@ -113,7 +113,7 @@ double PlanTimer::seconds(const ConvRequest& request, const ConvPlan& plan) {
       break;
   }
   std::byte* scratch = room(workspace_, plan.workspace());
-  return device_.fastest_s([&] { plan.run(operands, scratch); });
+  return device_.fastest_recorded_s([&] { plan.run(operands, scratch); });
 }
 
 double PlanTimer::seconds(NormPart part, const Matrix& shape, Storage storage) {
@@ -150,7 +150,7 @@ double PlanTimer::seconds(NormPart part, const Matrix& shape, Storage storage) {
                               .mask = Mask::from_x,
                               .bits = nullptr,
                               .g = nullptr};
-  const double seconds = device_.fastest_s([&] {
+  const double seconds = device_.fastest_recorded_s([&] {
     switch (part) {
       case NormPart::statistics:
         return norm_statistics(in, shape, storage, numbers, each, scratch, stream);

@@ -208,7 +208,10 @@ class Planning {
           u, gradient_sum_arrays * channel_bytes(plan_.units[p.unit.input].shape), p.unit.input);
     // A batch norm that runs again takes the moments of the first time.
     if (p.unit.kind == UnitKind::norm)
-      p.extra = add_own(u, norm_channel_arrays * channel_bytes(p.shape), true, false);
+      p.extra = add({.bytes = norm_channel_arrays * channel_bytes(p.shape),
+                     .unit = u,
+                     .last_forward = applied_by_its_reader(p) ? p.unit.readers[0] : u,
+                     .last_backward = u});
     if (p.unit.kind == UnitKind::norm && p.unit.relu && p.unit.skip && plan_.training)
       p.mask = add_own(u, mask_bytes(p.shape, plan_.storage), true, true);
     if (p.unit.kind == UnitKind::max_pool) p.extra = add_own(u, p.shape.count(), true, true);

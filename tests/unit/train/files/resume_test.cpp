@@ -57,6 +57,18 @@ TEST_CASE("the same configuration and conditions resume without a warning", "[re
   CHECK(judge_resume(written_with(some_config(), 7), now, same_conditions).empty());
 }
 
+TEST_CASE("a checkpoint that leaves engines and fused batch norms open was written with neither",
+          "[resume]") {
+  Config now = some_config();
+  now.tune = now.fuse_norms = now.graph = Switch::off;
+  CHECK(judged(written_with(some_config(), 7), now, same_conditions).empty());
+  now.tune = Switch::on;
+  CHECK(judged(written_with(some_config(), 7), now, same_conditions) == "tune (false, now true)");
+  now.tune = Switch::off;
+  now.graph = Switch::on;  // the same bits
+  CHECK(judged(written_with(some_config(), 7), now, same_conditions).empty());
+}
+
 TEST_CASE("a checkpoint from before there were two levels was written by flat all-reduces",
           "[resume]") {
   ResumePoint point = written_with(some_config(), 7);

@@ -29,7 +29,6 @@ template <class In, class T, int known_channels, int known_stride>
 __global__ void __launch_bounds__(block_threads)
     fold_kernel(const In* __restrict__ pixels, const float* __restrict__ scale,
                 const float* __restrict__ shift, FoldedImages of, T* __restrict__ out) {
-  wait_for_previous_kernel();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= of.count) return;
   const int channels = known_channels > 0 ? known_channels : of.channels;
@@ -111,7 +110,6 @@ struct FoldDividers {
 /// One thread writes one folded weight.
 template <class T>
 __global__ void fold_weights_kernel(const T* from, FoldDividers by, unsigned count, T* to) {
-  wait_for_previous_kernel();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   unsigned output = i;
@@ -129,7 +127,6 @@ __global__ void fold_weights_kernel(const T* from, FoldDividers by, unsigned cou
 template <class T>
 __global__ void unfold_kernel(const T* from, FoldDividers by, unsigned count, bool accumulate,
                               float* to) {
-  wait_for_previous_kernel();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   unsigned output = i;

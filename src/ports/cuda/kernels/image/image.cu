@@ -10,7 +10,6 @@ namespace {
 /// One thread writes four channels of one pixel. REQUIRES: fewer than 2^31 threads.
 template <class In, class T>
 __global__ void image_kernel(ImageInput in, Divider quads, T* out) {
-  wait_for_previous_kernel();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= static_cast<unsigned>(in.count) * quads.divisor) return;
   const unsigned pixel = quads.quotient(i);

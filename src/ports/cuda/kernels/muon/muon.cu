@@ -36,7 +36,6 @@ struct Product {
 
 // A block makes one tile of `out`; a thread rows y, y + 16, ... and columns x, x + 16, ... of it.
 __global__ void __launch_bounds__(block_threads) product_kernel(Product p) {
-  wait_for_previous_kernel();
   if (!p.scalars->apply) return;
   __shared__ float left[depth_of_tile][tile], right[depth_of_tile][tile];
   const std::size_t tiles = (p.columns + tile - 1) / tile;
@@ -80,7 +79,6 @@ void put_product(const Product& p, cudaStream_t stream) {
 
 __global__ void __launch_bounds__(block_threads)
     begin_kernel(MuonFilter filter, const DeviceScalars* scalars) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   if (i >= filter.outputs * filter.columns || !scalars->apply) return;
   const float begin =
@@ -91,7 +89,6 @@ __global__ void __launch_bounds__(block_threads)
 template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads)
     end_kernel(UpdateArgs args, MuonFilter filter, const float* x) {
-  wait_for_previous_kernel();
   const std::size_t i = thread_index();
   if (i >= filter.outputs * filter.columns || !args.scalars->apply) return;
   const float lr = args.scalars->step.lr;
@@ -106,7 +103,6 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) moments_kernel(UpdateArgs args, MuonArgs muon) {
-  wait_for_previous_kernel();
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   if (muon.adaptive[chunk.slice] == 0) {

@@ -8,10 +8,13 @@
 #include <array>
 #include <cmath>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
 
 namespace lockstep::cuda {
 
@@ -39,11 +42,18 @@ std::optional<std::array<std::string, 3>> fields_of(const std::string& line) {
 }  // namespace
 
 PlanCache::PlanCache(std::filesystem::path file, std::string site)
-    : file_(std::move(file)), site_(std::move(site)), engines_(read()) {}
+    : file_(std::move(file)), site_(std::move(site)) {
+  try {
+    engines_ = read();
+  } catch (const Error& failure) {
+    warn(failure);
+  }
+}
 
 std::map<PlanCache::Key, std::string> PlanCache::read() const {
   std::map<Key, std::string> found;
-  if (!std::filesystem::exists(file_)) return found;
+  std::error_code none;
+  if (!std::filesystem::exists(file_, none)) return found;
   std::istringstream in(read_text(file_));
   std::string line;
   if (!std::getline(in, line) || line != first_line) return found;
@@ -65,6 +75,16 @@ void PlanCache::keep(const std::string& request, const std::string& engine) {
 
 void PlanCache::save() {
   if (added_.empty()) return;
+  saved_s_ = now_s();
+  try {
+    write();
+    added_.clear();
+  } catch (const Error& failure) {
+    warn(failure);
+  }
+}
+
+void PlanCache::write() const {
   std::map<Key, std::string> all = read();
   for (const auto& [key, engine] : added_) all[key] = engine;
   std::string text = std::string(first_line) + '\n';
@@ -72,8 +92,13 @@ void PlanCache::save() {
     text += sealed(fmt::format("{}\t{}\t{}", key.first, key.second, engine));
   if (file_.has_parent_path()) make_directories(file_.parent_path());
   write_text_atomically(file_, text);
-  added_.clear();
-  saved_s_ = now_s();
+}
+
+void PlanCache::warn(const Error& failure) {
+  if (std::exchange(warned_, true)) return;
+  log::warn(fmt::format(
+      "{}; without {} (--tune-cache) the next start measures the engines of convolutions again",
+      failure.what(), file_.string()));
 }
 
 std::optional<std::size_t> choose_engine(PlanCache& cache, const std::string& request,

@@ -9,13 +9,16 @@
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
 
 namespace lockstep::cuda {
 
 /// Which engine was the fastest for which convolution, in a file that all ranks and all starts
 /// share. Each line is complete and has a checksum: lines that are torn, of another version, or of
 /// another site count as absent, and what they said is measured again. A write keeps what other
-/// processes have added, and replaces the file at once.
+/// processes have added, and replaces the file at once. The file only saves time: if it cannot be
+/// read or written, the first failure is a warning that names it, and choices last as long as this
+/// object.
 class PlanCache {
  public:
   /// Reads the file, if it exists. `site`: what a choice depends on in addition to the request: the
@@ -26,17 +29,20 @@ class PlanCache {
   std::string find(const std::string& request) const;
   /// Also writes the file now and then, so that a start which is cut off has not measured in vain.
   void keep(const std::string& request, const std::string& engine);
-  /// Writes what keep() has added since the last call. Throws InputError naming the file.
+  /// Writes what keep() has added since the last call that could write it.
   void save();
 
  private:
   using Key = std::pair<std::string, std::string>;  // site and request
   std::map<Key, std::string> read() const;
+  void write() const;
+  void warn(const Error& failure);
 
   std::filesystem::path file_;
   std::string site_;
   std::map<Key, std::string> engines_, added_;
   double saved_s_ = now_s();
+  bool warned_ = false;
 };
 
 /// The engines that a library offers for one request, best first by its own estimate.

@@ -19,6 +19,7 @@ const Decisions some_decisions{
     .data = {.train = "flowers/train", .val = "flowers/val"},
     .all_reduce = config::AllReduceChoice::two_level,
     .bucket_mb = 3.5f,
+    .gpu_steps = {.graph = true},
     .winograd = {backend::Winograd::Mode::everywhere, {}},
     .recompute = {.mode = backend::Recompute::Mode::automatic, .reserved = 1 << 20}};
 
@@ -31,7 +32,8 @@ TEST_CASE("decisions change the keys that a start decides, and no others", "[tra
   for (const config::ConfigKey& key : config::config_keys())
     if (key.get(asked) != key.get(followed)) changed.insert(key.name);
   CHECK(changed == std::set<std::string>{"backend", "data.train", "data.val", "comm.all-reduce",
-                                         "comm.bucket-mb", "winograd", "recompute"});
+                                         "comm.bucket-mb", "graph", "tune", "fuse-norms",
+                                         "winograd", "recompute"});
 }
 
 TEST_CASE("what was decided is saved, but not what a process has in memory", "[train][decide]") {
@@ -39,6 +41,8 @@ TEST_CASE("what was decided is saved, but not what a process has in memory", "[t
   config::apply_toml(read, config::to_toml(some_decisions.in({})), "config.toml");
   CHECK(read.data.val == "flowers/val");
   CHECK(read.comm.bucket_mb == 3.5f);
+  CHECK(read.graph == config::Switch::on);
+  CHECK(read.tune == config::Switch::off);
   CHECK(read.winograd.mode == backend::Winograd::Mode::everywhere);
   CHECK(read.recompute.mode == backend::Recompute::Mode::automatic);
   CHECK(read.recompute.reserved == 0);
