@@ -47,9 +47,6 @@ struct ProgramSpec {
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
   /// before and after it.
   bool fuse_norms = false;
-  /// On a GPU: weight gradients run next to what follows them in backward, in a second stream. Else
-  /// each step ends before the next one begins.
-  bool overlap = true;
   /// On a GPU: choose each convolution's engine by measuring, and keep the choices in this file.
   /// Empty: take the library's own choice. Contradicts `deterministic`.
   std::string plan_cache;

@@ -43,9 +43,8 @@ struct TapeTimes {
 /// The time of each step of the tape, in order.
 TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
                     train::Trainer& trainer, const Synthetic& data) {
-  backend::ProgramSpec one_by_one = trainer.program_spec();
-  one_by_one.overlap = false;
-  const auto program = backend.compile(trainer.network(), one_by_one, trainer.parameters());
+  const auto program =
+      backend.compile(trainer.network(), trainer.program_spec(), trainer.parameters());
   program->load(data.batch);
   backend::Tape tape = program->forward();
   tape.insert(tape.end(), program->backward(false).begin(), program->backward(false).end());

@@ -18,8 +18,7 @@ namespace {
 
 class CudaBackend final : public backend::Backend {
  public:
-  explicit CudaBackend(int ordinal)
-      : device_(ordinal), planner_(device_.compute(), &device_.side()) {}
+  explicit CudaBackend(int ordinal) : device_(ordinal), planner_(device_.compute()) {}
 
   std::string name() const override { return "cuda"; }
   std::string description() const override {

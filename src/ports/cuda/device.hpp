@@ -58,8 +58,6 @@ class CudaDevice final : public device::Device {
   /// the work cannot be recorded.
   double fastest_recorded_s(const std::function<void()>& run);
   CudaStream& copy() { return copy_; }
-  /// For work next to that of compute(), which has precedence.
-  CudaStream& side() { return side_; }
   int ordinal() const { return ordinal_; }
 
  private:
@@ -69,7 +67,7 @@ class CudaDevice final : public device::Device {
   double shortest_lap_s(int before, int timed, const std::function<void()>& lap);
   int ordinal_;  // first: making it current decides the device of the streams
   Owned<std::uint64_t*, cudaFreeHost> beacon_;  // host memory, mapped for the device
-  CudaStream compute_, copy_, side_{CudaStream::Priority::low};
+  CudaStream compute_, copy_;
   DeviceBuffer newest_mark_on_device_;
   Beacon marks_;
   std::uint64_t newest_mark_ = 0;

@@ -112,7 +112,6 @@ void CudaProgram::make_tapes() {
   }
   if (!spec_.training) return;
   for (const bool accumulate : {false, true}) {
-    BackwardOrder<backend::TapeStep> order(plan_);
     for (const auto& [unit, again] : plan_.after_forward) {
       Runner& runner = *runners_[unit];
       if (again)
@@ -122,7 +121,7 @@ void CudaProgram::make_tapes() {
                                                 engine(unit)},
                                                true));
       else
-        for (backend::TapeStep& step : order.of_unit(unit, runner.backward(accumulate)))
+        for (backend::TapeStep& step : runner.backward(accumulate))
           backward_[accumulate].push_back(placed(std::move(step), true));
     }
   }

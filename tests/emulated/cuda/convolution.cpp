@@ -184,11 +184,11 @@ std::string engine_name(std::size_t number) { return "engine " + std::to_string(
 
 struct ConvPlan::Impl {
   ConvRequest request;
-  cudaStream_t stream = nullptr, side = nullptr;
+  cudaStream_t stream = nullptr;
   std::string engine = "emulated";
 };
 struct ConvPlanner::Target {
-  cudaStream_t stream = nullptr, side = nullptr;
+  cudaStream_t stream = nullptr;
 };
 
 ConvPlan::ConvPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -196,18 +196,16 @@ ConvPlan::~ConvPlan() = default;
 std::size_t ConvPlan::workspace() const { return workspace_bytes; }
 const std::string& ConvPlan::engine() const { return impl_->engine; }
 
-void ConvPlan::run(const ConvOperands& operands, void* workspace, Lane lane) const {
+void ConvPlan::run(const ConvOperands& operands, void* workspace) const {
   check(emulated::on_device(workspace, workspace_bytes), "a workspace goes beyond its allocation");
-  cudaStream_t stream = lane == Lane::main ? impl_->stream : impl_->side;
-  check(stream != nullptr, "a plan for another stream cannot run");
-  emulated::enqueue(stream, [=, request = impl_->request] {
+  emulated::enqueue(impl_->stream, [=, request = impl_->request] {
     std::memset(workspace, 0xff, workspace_bytes);
     convolve(request, operands);
   });
 }
 
-ConvPlanner::ConvPlanner(const CudaStream& stream, const CudaStream* side)
-    : target_(std::make_unique<Target>(Target{stream.get(), side ? side->get() : nullptr})) {}
+ConvPlanner::ConvPlanner(const CudaStream& stream)
+    : target_(std::make_unique<Target>(Target{stream.get()})) {}
 ConvPlanner::~ConvPlanner() = default;
 
 const ConvPlan& ConvPlanner::plan(const ConvRequest& request) {
@@ -220,7 +218,6 @@ std::unique_ptr<ConvPlan> ConvPlanner::make(const ConvRequest& request) const {
   auto impl = std::make_unique<ConvPlan::Impl>();
   impl->request = request;
   impl->stream = target_->stream;
-  impl->side = target_->side;
   if (request.measured && tuning_)
     if (const auto engine = find_fastest(request)) impl->engine = engine_name(*engine);
   return std::make_unique<ConvPlan>(std::move(impl));
@@ -232,7 +229,6 @@ std::optional<std::size_t> ConvPlanner::find_fastest(const ConvRequest& request)
   ConvPlan::Impl& trial = *offered;
   trial.request = request;
   trial.stream = target_->stream;
-  trial.side = target_->side;
   const ConvPlan plan(std::move(offered));
   EngineList engines;
   engines.count = most_measured + 2;

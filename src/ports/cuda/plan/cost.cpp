@@ -172,14 +172,12 @@ std::vector<StepCost> tape_costs(const nn::Network& network, const ProgramPlan& 
   std::vector<StepCost> tape;
   for (const PlannedUnit& p : plan.units)
     if (runs_forward(p.unit.kind)) tape.push_back(costs.forward(p));
-  BackwardOrder<StepCost> order(plan);
   for (const Lifetimes::Step& step : plan.after_forward) {
     const PlannedUnit& p = plan.units[step.part];
     if (step.again)
       tape.push_back(costs.again(p));
     else
-      for (StepCost& cost : order.of_unit(step.part, costs.backward(p)))
-        tape.push_back(std::move(cost));
+      for (StepCost& cost : costs.backward(p)) tape.push_back(std::move(cost));
   }
   return tape;
 }

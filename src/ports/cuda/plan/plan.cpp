@@ -31,8 +31,6 @@ class Planning {
   ProgramPlan run(std::size_t available) {
     const std::vector<ConvFusion> fusions = choose_fusions(network_, units_, spec_, planner_);
     for (std::size_t u = 0; u < count(); ++u) choose_plans(plan_.units[u], fusions[u]);
-    for (std::size_t u = 1; u < count(); ++u) defer_weight_gradient(plan_.units[u], units_[u - 1]);
-    add_side_workspace();
     for (std::size_t u = 0; u < count(); ++u) keep_values(u);
     if (plan_.training)
       for (std::size_t u = count(); u-- > 1;) keep_gradients(u);
@@ -97,24 +95,6 @@ class Planning {
     return conv;
   }
 
-  /// Not where the unit before it writes to what the weight gradient reads: a batch norm's input
-  /// gradient takes the place of its input.
-  void defer_weight_gradient(PlannedUnit& p, const Unit& before) const {
-    if (p.unit.kind != UnitKind::conv) return;
-    PlannedConv& conv = *p.conv;
-    conv.deferred = spec_.overlap && conv.data_gradient && !conv.fusion.normalised &&
-                    before.kind == UnitKind::norm;
-  }
-
-  void add_side_workspace() {
-    std::size_t side = 0;
-    for (const PlannedUnit& p : plan_.units)
-      if (p.conv && p.conv->deferred)
-        side = std::max(side, p.conv->gradient_scratch + p.conv->weight_gradient->workspace());
-    plan_.side_workspace = aligned(plan_.workspace);
-    if (side > 0) plan_.workspace = plan_.side_workspace + side;
-  }
-
   // ---- buffers ----------------------------------------------------------------------------------
 
   std::size_t bytes(const Matrix& shape) const { return shape.count() * bytes_of(plan_.storage); }
@@ -144,8 +124,6 @@ class Planning {
     const PlannedUnit& p = plan_.units[u];
     BufferRequest value{.bytes = bytes(p.shape), .unit = u, .last_forward = u, .repeated = true};
     const auto reads_again = [&](std::size_t unit) {
-      const PlannedUnit& reads = plan_.units[unit];
-      if (reads.conv && reads.conv->deferred) --unit;  // until the unit before it is done
       value.last_backward = std::min(unit, value.last_backward.value_or(unit));
     };
     for (const std::size_t reader : p.unit.readers) {

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "lockstep/backend/program.hpp"
@@ -31,9 +30,6 @@ struct PlannedConv {
   /// Bytes before the workspaces of the passes that hold folded weights for forward, and the weight
   /// gradient until it is added to the arena.
   std::size_t weights_scratch = 0, gradient_scratch = 0;
-  /// The weight gradient runs next to the data gradient and to what the unit before this one does
-  /// in backward, in the side lane; it is on the tape after those.
-  bool deferred = false;
 };
 
 struct HeadPlaces {
@@ -84,35 +80,10 @@ struct ProgramPlan {
   std::size_t offset(Place place, bool later = false, std::size_t slot = 0) const {
     return offsets[slot][later][place];
   }
-  std::size_t block = 0;           ///< bytes for all values and gradients, placed by liveness
-  std::size_t without_reuse = 0;   ///< the same if nothing shared memory
-  std::size_t workspace = 0;       ///< bytes of scratch, which all steps share
-  std::size_t side_workspace = 0;  ///< where in it the side lane's begins
-  std::size_t tickets = 0;         ///< norm_tickets() of the largest batch norm
-};
-
-/// The order of backward's steps on the tape: those of each unit, and after them the weight
-/// gradient that the unit after it has deferred.
-template <class Step>
-class BackwardOrder {
- public:
-  explicit BackwardOrder(const ProgramPlan& plan) : plan_(plan) {}
-  /// To be called for each unit of backward, in order, with the unit's own steps. Returns what
-  /// comes onto the tape then.
-  std::vector<Step> of_unit(std::size_t unit, std::vector<Step> steps) {
-    std::optional<Step> deferred = std::exchange(deferred_, std::nullopt);
-    const auto& conv = plan_.units[unit].conv;
-    if (conv && conv->deferred) {
-      deferred_ = std::move(steps.back());
-      steps.pop_back();
-    }
-    if (deferred) steps.push_back(std::move(*deferred));
-    return steps;
-  }
-
- private:
-  const ProgramPlan& plan_;
-  std::optional<Step> deferred_;
+  std::size_t block = 0;          ///< bytes for all values and gradients, placed by liveness
+  std::size_t without_reuse = 0;  ///< the same if nothing shared memory
+  std::size_t workspace = 0;      ///< bytes of scratch, which all steps share
+  std::size_t tickets = 0;        ///< norm_tickets() of the largest batch norm
 };
 
 /// Where the reader of a batch norm has put the sums for its gradients; nowhere if it makes none.

@@ -1,6 +1,5 @@
 #include "ports/cuda/runtime/stream.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "ports/cuda/runtime/check.hpp"
@@ -57,14 +56,12 @@ void CudaEvent::record(cudaStream_t stream) {
 }
 
 CudaStream::CudaStream(Priority priority) {
-  int least = 0, greatest = 0;  // which is the smaller number
+  int least = 0, greatest = 0;
   check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
              "cudaDeviceGetStreamPriorityRange");
-  const int number = priority == Priority::low      ? least
-                     : priority == Priority::normal ? std::max(greatest, least - 1)
-                                                    : greatest;
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, number),
+  check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                          priority == Priority::high ? greatest : least),
              "cudaStreamCreateWithPriority");
   stream_ = decltype(stream_)(stream);
 }

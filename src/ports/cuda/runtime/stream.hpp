@@ -43,7 +43,7 @@ class CudaEvent final : public device::Event {
 /// host; the events given to wait() are CudaEvents.
 class CudaStream final : public device::Stream {
  public:
-  enum class Priority { low, normal, high };
+  enum class Priority { normal, high };
   /// Makes the stream on the calling thread's current device.
   explicit CudaStream(Priority priority = Priority::normal);
   std::unique_ptr<device::Event> record() override;

@@ -3,17 +3,16 @@
 namespace lockstep::cuda {
 
 void run_weight_gradient(Context& c, const PlannedConv& conv, ConvOperands operands,
-                         bool accumulate, float* gradient, Lane lane) {
+                         bool accumulate, float* gradient) {
   const Storage storage = storage_of(conv.precision);
-  std::byte* scratch = c.scratch(lane);
   const bool through_scratch = accumulate || conv.fold || storage != Storage::fp32;
-  void* made = through_scratch ? static_cast<void*>(scratch) : gradient;
+  void* made = through_scratch ? static_cast<void*>(c.workspace) : gradient;
   operands.w = made;
-  conv.weight_gradient->run(operands, scratch + conv.gradient_scratch, lane);
+  conv.weight_gradient->run(operands, c.workspace + conv.gradient_scratch);
   if (conv.fold)
-    unfold_gradient(made, *conv.fold, storage, accumulate, gradient, c.stream(lane));
+    unfold_gradient(made, *conv.fold, storage, accumulate, gradient, c.stream());
   else if (through_scratch)
-    add_gradient(made, conv.shape.weight_count(), storage, accumulate, gradient, c.stream(lane));
+    add_gradient(made, conv.shape.weight_count(), storage, accumulate, gradient, c.stream());
 }
 
 namespace {
@@ -40,26 +39,16 @@ class ConvRunner final : public Runner {
                          c.workspace + p.conv->weights_scratch);
   }
 
-  // The weight gradient comes last: after it nothing reads this convolution's weights. One that is
-  // deferred begins with the data gradient, and its step on the tape waits for it.
+  // The weight gradient comes last: after it nothing reads this convolution's weights.
   std::vector<backend::TapeStep> backward(bool accumulate) override {
     std::vector<backend::TapeStep> steps;
-    const bool deferred = p.conv->deferred;
     if (p.conv->data_gradient)
       steps.push_back({p.unit.name + " data gradient",
-                       [this, accumulate, deferred] {
-                         if (deferred) begin_weight_gradient(accumulate);
-                         data_gradient();
-                       },
+                       [this] { data_gradient(); },
                        {},
                        p.conv->data_gradient->engine()});
     steps.push_back({p.unit.name + " weight gradient",
-                     [this, accumulate, deferred] {
-                       if (deferred)
-                         c.device.compute().wait(*made_);
-                       else
-                         weight_gradient(accumulate, Lane::main);
-                     },
+                     [this, accumulate] { weight_gradient(accumulate); },
                      {c.parameters.slice_index(node().name + ".weight")},
                      p.conv->weight_gradient->engine()});
     return steps;
@@ -96,19 +85,13 @@ class ConvRunner final : public Runner {
     const void* at_x = p.conv->fusion.norm_gradient ? before_norm() : c.at(p.input_gradient);
     p.conv->data_gradient->run({at_x, weights_, first_gradient(), norms()}, c.workspace);
   }
-  void begin_weight_gradient(bool accumulate) {
-    c.device.side().wait(*c.device.compute().record());
-    weight_gradient(accumulate, Lane::side);
-    made_ = c.device.side().record();
-  }
-  void weight_gradient(bool accumulate, Lane lane) {
+  void weight_gradient(bool accumulate) {
     run_weight_gradient(c, *p.conv, {x(), nullptr, first_gradient(), norms()}, accumulate,
-                        gradient_, lane);
+                        gradient_);
   }
 
   const void* weights_;
   float* gradient_;
-  std::unique_ptr<device::Event> made_;             // the deferred weight gradient
   const float *gamma_ = nullptr, *beta_ = nullptr;  // of the batch norm that it applies
 };
 

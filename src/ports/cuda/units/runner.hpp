@@ -80,12 +80,7 @@ struct Context {
   std::size_t slot = 0;        ///< whose micro-batch runs
   bool after_forward = false;  ///< what is made again has another place then
 
-  cudaStream_t stream(Lane lane = Lane::main) const {
-    return (lane == Lane::main ? device.compute() : device.side()).get();
-  }
-  std::byte* scratch(Lane lane) const {
-    return workspace + (lane == Lane::main ? 0 : plan.side_workspace);
-  }
+  cudaStream_t stream() const { return device.compute().get(); }
   template <class T = void>
   T* at(Place place) const {
     if (place == nowhere) return nullptr;
@@ -132,6 +127,6 @@ std::unique_ptr<Runner> make_send_runner(Context& context, std::size_t unit);
 /// its slice of the arena. cuDNN writes in the storage of its operands and never adds, so the
 /// result may go through scratch, and does where the weights are folded.
 void run_weight_gradient(Context& context, const PlannedConv& conv, ConvOperands operands,
-                         bool accumulate, float* gradient, Lane lane = Lane::main);
+                         bool accumulate, float* gradient);
 
 }  // namespace lockstep::cuda

@@ -31,15 +31,6 @@ void check_cudnn(cudnnStatus_t status, const char* call) {
 constexpr std::size_t longest_reason = 400;  // characters: cuDNN lists every engine that it tried
 
 void destroy(cudnnHandle_t handle) { cudnnDestroy(handle); }
-using Handle = Owned<cudnnHandle_t, destroy>;
-
-Handle new_handle(const CudaStream& stream) {
-  cudnnHandle_t made = nullptr;
-  check_cudnn(cudnnCreate(&made), "cudnnCreate");
-  Handle handle(made);
-  check_cudnn(cudnnSetStream(made, stream.get()), "cudnnSetStream");
-  return handle;
-}
 
 /// cuDNN opens and closes the runtime compiler for each engine that it judges: some 100 MB to map
 /// and relocate, hundreds of times for a network. Kept open, planning takes a fifth of the
@@ -85,13 +76,13 @@ struct ConvPlan::Impl {
   Pass pass = Pass::forward;
   ConvFusion fusion;
   std::size_t channels = 0;  // of x
-  cudnnHandle_t handle = nullptr, side = nullptr;
+  cudnnHandle_t handle = nullptr;
   std::size_t workspace = 0;
   std::string engine;
 };
 
 struct ConvPlanner::Target {
-  Handle handle, side;                                 // empty: the GPU is only described
+  Owned<cudnnHandle_t, destroy> handle;                // empty: the GPU is only described
   std::shared_ptr<const fe::DeviceProperties> device;  // empty: the handle's device
   std::unique_ptr<ConvPlan::Impl> offer(const ConvRequest& request) const;
 };
@@ -101,11 +92,10 @@ ConvPlan::~ConvPlan() = default;
 std::size_t ConvPlan::workspace() const { return impl_->workspace; }
 const std::string& ConvPlan::engine() const { return impl_->engine; }
 
-void ConvPlan::run(const ConvOperands& operands, void* workspace, Lane lane) const {
-  cudnnHandle_t handle = lane == Lane::main ? impl_->handle : impl_->side;
-  check(handle != nullptr, "a plan for a described GPU, or for another stream, cannot run");
+void ConvPlan::run(const ConvOperands& operands, void* workspace) const {
+  check(impl_->handle != nullptr, "a plan for a described GPU cannot run");
   auto places = places_of(operands, impl_->pass, impl_->fusion, impl_->channels);
-  auto status = impl_->graph.execute(handle, places, workspace);
+  auto status = impl_->graph.execute(impl_->handle, places, workspace);
   if (status.is_bad()) [[unlikely]]
     throw Error(fmt::format("{}: {}", impl_->engine, status.get_message()));
 }
@@ -114,7 +104,6 @@ void ConvPlan::run(const ConvOperands& operands, void* workspace, Lane lane) con
 std::unique_ptr<ConvPlan::Impl> ConvPlanner::Target::offer(const ConvRequest& request) const {
   auto impl = std::make_unique<ConvPlan::Impl>();
   impl->handle = handle.get();
-  impl->side = side.get();
   impl->pass = request.pass;
   impl->fusion = request.fusion;
   impl->channels = request.shape.channels;
@@ -134,11 +123,12 @@ std::unique_ptr<ConvPlan::Impl> ConvPlanner::Target::offer(const ConvRequest& re
   return impl;
 }
 
-ConvPlanner::ConvPlanner(const CudaStream& stream, const CudaStream* side)
-    : target_(std::make_unique<Target>()) {
+ConvPlanner::ConvPlanner(const CudaStream& stream) : target_(std::make_unique<Target>()) {
   keep_compiler_open();
-  target_->handle = new_handle(stream);
-  if (side) target_->side = new_handle(*side);
+  cudnnHandle_t handle = nullptr;
+  check_cudnn(cudnnCreate(&handle), "cudnnCreate");
+  target_->handle = decltype(target_->handle)(handle);
+  check_cudnn(cudnnSetStream(handle, stream.get()), "cudnnSetStream");
 }
 
 ConvPlanner::ConvPlanner(const std::string& device_json) : target_(std::make_unique<Target>()) {

@@ -86,9 +86,6 @@ struct ConvOperands {
   NormOperands norm = {};
 };
 
-/// The streams of a planner: main, and another one next to it.
-enum class Lane { main, side };
-
 /// cuDNN's plan for one pass of one convolution.
 class ConvPlan {
  public:
@@ -98,7 +95,7 @@ class ConvPlan {
   std::size_t workspace() const;      ///< bytes of scratch that run() needs, 256-byte aligned
   const std::string& engine() const;  ///< the engine's name and knobs, as cuDNN calls them
   /// Only for plans that were built for a device: puts the work into its stream.
-  void run(const ConvOperands& operands, void* workspace, Lane lane = Lane::main) const;
+  void run(const ConvOperands& operands, void* workspace) const;
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -117,11 +114,11 @@ struct ConvTuning {
       norm_seconds;
 };
 
-/// Builds plans for the GPU of its streams, or for one that is only described in cuDNN's JSON (so
-/// that a login node can ask what a GPU will do). Plans are kept: equal requests get the same one.
+/// Builds plans for the GPU of a stream, or for one that is only described in cuDNN's JSON (so that
+/// a login node can ask what a GPU will do). Plans are kept: equal requests get the same one.
 class ConvPlanner {
  public:
-  explicit ConvPlanner(const CudaStream& stream, const CudaStream* side = nullptr);
+  explicit ConvPlanner(const CudaStream& stream);
   explicit ConvPlanner(const std::string& device_json);
   ~ConvPlanner();
   /// From now on requests that are `measured` are tuned, or no longer are.
