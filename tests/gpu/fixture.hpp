@@ -19,6 +19,10 @@ struct Tolerance {
 /// For one of the small networks of tests/support/networks/sketch.hpp.
 Tolerance tolerance_of(Precision precision, const nn::Network& network);
 
+/// Whether a program with fused batch norms gives the same bits twice. On a card it does not: cuDNN
+/// adds the sums inside convolutions in an order that changes. The emulation has one order.
+bool fused_sums_repeat();
+
 /// Fills everything that the next run computes with NaN, so that no earlier result can pass for its
 /// result.
 void poison(Compiled& compiled);

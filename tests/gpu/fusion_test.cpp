@@ -1,4 +1,5 @@
-// Which parts of the neighbouring batch norms the convolutions compute: decided without a GPU.
+// Which parts of the neighbouring batch norms the convolutions compute: decided without a GPU. And
+// what that means for the tests that run on one.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <limits>
@@ -6,6 +7,7 @@
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cuda/plan/fusion.hpp"
+#include "tests/gpu/fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -41,6 +43,8 @@ std::vector<std::string> stored(const std::string& model) {
 }
 
 }  // namespace
+
+bool lockstep::test::fused_sums_repeat() { return false; }
 
 TEST_CASE("on an H200 the convolutions of the ResNets compute the batch norms' stored values",
           "[cuda]") {

@@ -1,11 +1,13 @@
 // What a program reads: batches with targets or without, bytes or floats, and images that it folds:
-// in 16 bits, for a strided convolution. The emulated tests run the same cases on the host.
+// in 16 bits, for a strided convolution. And what it gives in evaluation. The emulated tests run
+// the same cases on the host.
 #include <catch2/catch.hpp>
 #include <cmath>
 
 #include "lockstep/backend/inference/inference.hpp"
 #include "ports/cuda/program.hpp"
 #include "tests/gpu/fixture.hpp"
+#include "tests/support/networks/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -113,6 +115,32 @@ TEST_CASE("bytes and normalised floats are folded to the same logits, in evaluat
       INFO(to_string(precision) << (training ? ", training" : ""));
       CHECK(logits[0] == logits[1]);
       for (const float logit : logits[0]) CHECK(std::isfinite(logit));
+    }
+  }
+}
+
+TEST_CASE("evaluation on the GPU gives the CPU's logits, every network and precision", "[gpu]") {
+  if (!gpu()) return;
+  for (const nn::Network& network : all_sketches()) {
+    const Case c(network, rows, 5);
+    const auto logits = [&](std::unique_ptr<Backend> on, Precision precision) {
+      Compiled compiled(c, rows, std::move(on), precision);
+      ProgramSpec spec = compiled.program->spec();
+      spec.training = false;
+      compiled.program = compiled.backend->compile(c.network, spec, *compiled.parameters);
+      return forward_logits(*compiled.program, c);
+    };
+    const std::vector<float> want =
+        logits(make_cpu_backend({std::vector<std::vector<int>>(2)}), Precision::fp32);
+    for (const Precision precision :
+         {Precision::fp32, Precision::tf32, Precision::bf16, Precision::fp16}) {
+      INFO(network.nodes.size() << " nodes in " << to_string(precision));
+      // Running statistics do not depend on the batch, so rounding only adds up from layer to
+      // layer.
+      const double rounding = precision == Precision::fp32   ? 1e-6
+                              : precision == Precision::bf16 ? 0x1p-8
+                                                             : 0x1p-11;
+      CHECK(distance(logits(gpu(), precision), {want.begin(), want.end()}) <= 5 * rounding);
     }
   }
 }

@@ -1,8 +1,9 @@
-// Values made again, micro-batches in flight and stages, on a GPU: the bits stay. The tests in
-// tests/emulated run the same cases on the host.
+// Values made again, micro-batches in flight and stages, on a GPU: the bits stay, or the numbers do
+// where a card has no bits to keep. The tests in tests/emulated run the same cases on the host.
 #include <cuda_runtime.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/partition.hpp"
@@ -22,10 +23,11 @@ using namespace lockstep::test::compiled;
 
 namespace {
 
-/// Weights, momentum and running statistics after some steps of two micro-batches.
+/// What some steps of two micro-batches leave.
 struct Outcome {
-  std::uint32_t hash = 0;
+  std::uint32_t hash = 0;  ///< of weights, momentum and running statistics
   double loss = 0;
+  Tensors momentum;
   MemoryPlan memory;
 };
 
@@ -47,7 +49,7 @@ Outcome trained(const Case& c, const How& how, std::size_t steps) {
     compiled.backend->update(*compiled.parameters, rule, scalars, 0, layout.learned_slices);
     compiled.backend->update_statistics(*compiled.parameters, 2);
   }
-  return {compiled.parameters->hash(), compiled.program->take_metrics().loss,
+  return {compiled.parameters->hash(), compiled.program->take_metrics().loss, compiled.momentum(),
           compiled.program->memory()};
 }
 
@@ -72,15 +74,25 @@ void check_same(const Outcome& kept, const Outcome& again) {
   CHECK(again.loss == kept.loss);
 }
 
+std::size_t comparable_steps(const How& how) { return repeats(how) ? 2 : 1; }
+
+/// The same bits after comparable_steps(), or near numbers where they do not repeat.
+void check_alike(const Outcome& kept, const Outcome& again, const Nearness& near, const How& how) {
+  if (repeats(how)) return check_same(kept, again);
+  CHECK(distance(again.momentum, kept.momentum) <= near.gradient);
+  CHECK(std::abs(again.loss / kept.loss - 1) <= near.loss);
+}
+
 }  // namespace
 
-TEST_CASE("a GPU gives the same bits whatever backward makes again, for every pattern and fused",
+TEST_CASE("a GPU gives the same whatever backward makes again, for every pattern and fused",
           "[gpu][recompute]") {
   if (!gpu()) return;
   for (const nn::Network& network : all_sketches()) {
     const Case c(network, 2 * rows, 5);
     for (const How& plain : {How{}, How{.precision = Precision::fp16, .fused = true}}) {
-      const Outcome kept = trained(c, plain, 2);
+      const std::size_t steps = comparable_steps(plain);
+      const Outcome kept = trained(c, plain, steps);
       CHECK(kept.memory.made_again == 0);
       const std::size_t most = Ready(network, c, plain).most_segments();
       CHECK(most > 1);
@@ -89,8 +101,8 @@ TEST_CASE("a GPU gives the same bits whatever backward makes again, for every pa
                                   << (plain.fused ? ", fused" : ""));
         How how = plain;
         how.recompute = segments(number);
-        const Outcome again = trained(c, how, 2);
-        check_same(kept, again);
+        const Outcome again = trained(c, how, steps);
+        check_alike(kept, again, Nearness(network), how);
         CHECK((number == 1 || again.memory.made_again > 0));
       }
       How how = plain;
@@ -101,7 +113,7 @@ TEST_CASE("a GPU gives the same bits whatever backward makes again, for every pa
   }
 }
 
-TEST_CASE("a fused program gives the same bits twice, by the same engines however it is cut",
+TEST_CASE("a fused program gives the same twice, by the same engines however it is cut",
           "[gpu][recompute]") {
   if (!gpu()) return;
   std::vector<nn::Network> networks = all_sketches();
@@ -113,14 +125,12 @@ TEST_CASE("a fused program gives the same bits twice, by the same engines howeve
     again.recompute = segments(1);
     CHECK(engines_of(Ready(network, c, again)) == engines_of(Ready(network, c, kept)));
     for (const How& how : {kept, again}) {
-      std::vector<std::uint32_t> hashes;
-      for (int round = 0; round < 3; ++round) hashes.push_back(trained(c, how, 2).hash);
       INFO(network.nodes.size() << " nodes, "
                                 << (how.recompute.segments == kept.recompute.segments ? "kept"
-                                                                                      : "again")
-                                << ": " << hashes[0] << ", " << hashes[1] << ", " << hashes[2]);
-      CHECK(hashes[0] == hashes[1]);
-      CHECK(hashes[1] == hashes[2]);
+                                                                                      : "again"));
+      const Outcome first = trained(c, how, comparable_steps(how));
+      for (int round = 0; round < 2; ++round)
+        check_alike(first, trained(c, how, comparable_steps(how)), Nearness(network), how);
     }
   }
 }
@@ -219,25 +229,38 @@ Flown fly(const Case& c, const How& how, const std::vector<Pass>& schedule) {
   return flown;
 }
 
+/// The same bits, or near numbers where they do not repeat.
+void check_alike(const Flown& alone, const Flown& together, const Nearness& near, const How& how) {
+  if (repeats(how)) {
+    CHECK(together.gradients == alone.gradients);
+    CHECK(together.logits == alone.logits);
+    CHECK(together.loss == alone.loss);
+    return;
+  }
+  CHECK(distance(together.gradients, alone.gradients) <= near.gradient);
+  const std::vector<double> logits = joined(together.logits);
+  CHECK(test::distance({logits.begin(), logits.end()}, joined(alone.logits)) <= near.logits);
+  CHECK(std::abs(together.loss / alone.loss - 1) <= near.loss);
+}
+
 }  // namespace
 
-TEST_CASE("micro-batches in flight on a GPU give the gradients of one after the other, bit for bit",
+TEST_CASE("micro-batches in flight on a GPU give the gradients of one after the other",
           "[gpu][slots]") {
   if (!gpu()) return;
   for (const nn::Network& network : all_sketches()) {
     const Case c(network, 3 * rows, 5);
-    for (const bool again : {false, true}) {
-      How how{.precision = again ? Precision::fp16 : Precision::fp32, .fused = again};
-      if (again) how.recompute = segments(2);
+    for (How how : {How{},
+                    {.precision = Precision::fp16, .recompute = segments(2)},
+                    {.precision = Precision::fp16, .fused = true, .recompute = segments(2)}}) {
       const Flown alone =
           fly(c, how, {{false, 0}, {true, 0}, {false, 1}, {true, 1}, {false, 2}, {true, 2}});
       how.slots = 3;
       const Flown together =
           fly(c, how, {{false, 0}, {false, 1}, {true, 0}, {false, 2}, {true, 1}, {true, 2}});
-      INFO(network.nodes.size() << " nodes" << (again ? ", making values again" : ""));
-      CHECK(together.gradients == alone.gradients);
-      CHECK(together.logits == alone.logits);
-      CHECK(together.loss == alone.loss);
+      INFO(network.nodes.size() << " nodes in " << to_string(how.precision)
+                                << (how.fused ? ", fused" : ""));
+      check_alike(alone, together, Nearness(network), how);
       CHECK(together.bytes > alone.bytes);
       CHECK(together.bytes <= 4 * alone.bytes);  // what all share, and what each slot keeps
     }
@@ -322,9 +345,12 @@ TEST_CASE("whole networks on a GPU give the same bits whatever is made again, ev
                                            {Precision::fp16, false},
                                            {Precision::fp16, true}}) {
       INFO(whole.model << " in " << to_string(precision) << (fused ? ", fused" : ""));
-      const Outcome kept = trained(c, {.precision = precision, .fused = fused}, 3);
-      const Outcome again = trained(
-          c, {.precision = precision, .fused = fused, .recompute = segments(whole.parts)}, 3);
+      How how{.precision = precision, .fused = fused};
+      // Three steps of three rows make any difference large: only bits can be compared.
+      if (!repeats(how)) continue;
+      const Outcome kept = trained(c, how, 3);
+      how.recompute = segments(whole.parts);
+      const Outcome again = trained(c, how, 3);
       check_same(kept, again);
       CHECK(again.memory.activations < kept.memory.activations);
     }

@@ -121,12 +121,8 @@ TEST_CASE("scale and shift, with and without a sum and a ReLU; a NaN stays a NaN
             Values y(storage, shape.count());
             std::vector<std::uint8_t> mask(mask_bytes(shape, storage), 0xaa);
             const bool masked = skips > 0 && relu;
-            NormApply op{stored.data(),
-                         skips > 0 ? skip.data() : nullptr,
-                         relu,
-                         y.data(),
-                         masked ? mask.data() : nullptr,
-                         relu};
+            NormApply op{stored.data(), skips > 0 ? skip.data() : nullptr, relu,
+                         y.data(),      masked ? mask.data() : nullptr,    relu};
             if (skips == 2) op.skip_scale = of_skip.floats();
             if (skips == 2) op.skip_shift = of_skip.floats() + norm.channels;
             norm_apply(op, shape, storage, norm.per_channel(), stream);

@@ -143,8 +143,8 @@ class Planning {
     return sizeof(float) * static_cast<std::size_t>(shape.channels);
   }
 
-  /// By a convolution; or by the batch norm that adds this one, which is nobody else's, as its
-  /// skip.
+  /// By a convolution; or by the batch norm that adds this one as its skip, if no other unit reads
+  /// it.
   bool applied_by_its_reader(const PlannedUnit& p) const {
     if (p.unit.kind != UnitKind::norm) return false;
     const PlannedUnit& reader = plan_.units[p.unit.readers.at(0)];
