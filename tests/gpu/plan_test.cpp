@@ -192,7 +192,8 @@ TEST_CASE("in 16 bits a stem with a stride is folded: stride 1, no padding, 16 c
                          .outputs = 64,
                          .out_height = 112,
                          .out_width = 112,
-                         .kernel = 4};
+                         .kernel_height = 4,
+                         .kernel_width = 4};
     CHECK(plan.units[1].conv->shape == stem);
     CHECK(plan.units[0].shape.count() == stem.input_count());
     CHECK(plan.units[1].conv->weights_scratch == 64 * 4 * 4 * 16 * 2);

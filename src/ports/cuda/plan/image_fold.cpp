@@ -32,7 +32,8 @@ ConvShape folded_shape(const Fold& fold, std::size_t batch) {
           .outputs = count(fold.outputs),
           .out_height = count(fold.out_height),
           .out_width = count(fold.out_width),
-          .kernel = count(fold.folded_kernel())};
+          .kernel_height = count(fold.folded_kernel()),
+          .kernel_width = count(fold.folded_kernel())};
 }
 
 }  // namespace lockstep::cuda
