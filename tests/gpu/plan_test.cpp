@@ -178,7 +178,7 @@ TEST_CASE("after a sum, batch norm's gradient reads a bit for each value instead
   }
 }
 
-TEST_CASE("in 16 bits a stem with a stride is folded: stride 1, no padding, 16 channels",
+TEST_CASE("in 16 bits a stem with a stride is folded: stride 1, no padding, one pixel wide",
           "[cuda]") {
   ConvPlanner planner = h200();
   for (const bool training : {false, true}) {
@@ -186,21 +186,29 @@ TEST_CASE("in 16 bits a stem with a stride is folded: stride 1, no padding, 16 c
         plan_program(model("resnet50"), program(8, Precision::fp16, training), planner);
     REQUIRE(plan.fold.has_value());
     const ConvShape stem{.batch = 8,
-                         .channels = 16,
+                         .channels = 64,
                          .height = 115,
-                         .width = 115,
+                         .width = 112,
                          .outputs = 64,
                          .out_height = 112,
                          .out_width = 112,
-                         .kernel = 4};
+                         .kernel_height = 4};
     CHECK(plan.units[1].conv->shape == stem);
+    ConvRequest request;
+    request.shape = stem;
+    request.precision = Precision::fp16;
+    CHECK(describe(request) ==
+          "forward of a 4x1 convolution, 8 x 115x112x64 -> 112x112x64, stride 1, padding 0, fp16");
+    CHECK(plan.units[0].shape.channels == 64);
     CHECK(plan.units[0].shape.count() == stem.input_count());
-    CHECK(plan.units[1].conv->weights_scratch == 64 * 4 * 4 * 16 * 2);
+    CHECK(plan.units[1].conv->weights_scratch == 64 * 4 * 64 * 2);
     CHECK(plan.workspace >=
           plan.units[1].conv->weights_scratch + plan.units[1].conv->forward->workspace());
   }
   CHECK_FALSE(image_fold(model("resnet50"), Precision::tf32).has_value());
   CHECK_FALSE(image_fold(model("resnet20"), Precision::fp16).has_value());
+  CHECK(image_fold(test::strided_stem(32, 8, 8), Precision::fp16).has_value());
+  CHECK_FALSE(image_fold(test::strided_stem(33, 8, 8), Precision::fp16).has_value());
 }
 
 TEST_CASE("every shape that the tests train has an engine in every precision", "[cuda]") {

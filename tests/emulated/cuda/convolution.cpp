@@ -59,16 +59,16 @@ void write(const std::vector<float>& values, Storage storage, void* data) {
 }
 
 /// Calls body(x, w, y) for each pixel of each window, with the offsets of its channels, of their
-/// weights and of the outputs that they contribute to. Weights [kernel, kernel, outputs, channels].
+/// weights and of the outputs that they contribute to. Weights [kernel pixels, outputs, channels].
 template <class Body>
 void each_pixel(const ConvShape& s, const Body& body) {
   for (std::size_t n = 0; n < s.batch; ++n)
     for (std::size_t oy = 0; oy < s.out_height; ++oy)
       for (std::size_t ox = 0; ox < s.out_width; ++ox)
-        for (std::size_t k = 0; k < s.kernel * s.kernel; ++k) {
+        for (std::size_t k = 0; k < s.kernel_pixels(); ++k) {
           // Unsigned: a position above or left of the image becomes larger than the image.
-          const std::size_t y = oy * s.stride + k / s.kernel - s.padding;
-          const std::size_t x = ox * s.stride + k % s.kernel - s.padding;
+          const std::size_t y = oy * s.stride + k / s.kernel_width - s.padding;
+          const std::size_t x = ox * s.stride + k % s.kernel_width - s.padding;
           if (y >= s.height || x >= s.width) continue;
           body(((n * s.height + y) * s.width + x) * s.channels, k * s.outputs * s.channels,
                ((n * s.out_height + oy) * s.out_width + ox) * s.outputs);
@@ -91,7 +91,7 @@ std::vector<float> reordered(const ConvShape& s, Weights order, const std::vecto
   std::vector<float> moved(w.size());
   std::size_t kept = 0;
   for (std::size_t k = 0; k < s.outputs; ++k)
-    for (std::size_t p = 0; p < s.kernel * s.kernel; ++p)
+    for (std::size_t p = 0; p < s.kernel_pixels(); ++p)
       for (std::size_t c = 0; c < s.channels; ++c, ++kept)
         back ? moved[kept] = w[place(s, order, k, p, c)]
              : moved[place(s, order, k, p, c)] = w[kept];

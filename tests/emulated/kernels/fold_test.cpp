@@ -37,6 +37,9 @@ std::vector<Fold> all_folds() {
       for (const int channels : {1, 3, 5})
         for (const int padding : {0, kernel / 2})
           folds.push_back(fold_of(kernel, stride, channels, padding));
+  // Rows that a thread block makes in parts, of one size or not.
+  folds.push_back(fold_of(7, 3, 60, 3));
+  folds.push_back(fold_of(3, 2, 128, 1));
   return folds;
 }
 
@@ -49,7 +52,7 @@ std::size_t folded_values(const Fold& f) {
   return images * f.folded_pixels() * count(f.folded_channels());
 }
 std::size_t folded_weights(const Fold& f) {
-  return count(f.outputs * f.folded_kernel() * f.folded_kernel() * f.folded_channels());
+  return count(f.outputs * f.cells() * f.folded_channels());
 }
 std::size_t weights(const Fold& f) { return count(f.outputs * f.kernel * f.kernel * f.padded); }
 
@@ -61,17 +64,20 @@ void each_folded_value(const Fold& f, const Body& body) {
     for (int by = 0; by < f.folded_height(); ++by)
       for (int bx = 0; bx < f.folded_width(); ++bx)
         for (int q = 0; q < f.folded_channels(); ++q, ++at) {
-          const int sub = q / f.channels, y = by * f.stride - f.padding + sub / f.stride,
-                    x = bx * f.stride - f.padding + sub % f.stride;
+          const int cell = q / f.cell_channels(), in_cell = q % f.cell_channels(),
+                    sub = in_cell / f.channels, y = by * f.stride - f.padding + sub / f.stride,
+                    x = (bx + cell) * f.stride - f.padding + sub % f.stride;
           const bool inside =
               sub < f.stride * f.stride && y >= 0 && y < f.height && x >= 0 && x < f.width;
-          body(at, inside ? ((n * f.height + y) * f.width + x) * f.channels + q % f.channels : -1);
+          body(at, inside ? ((n * f.height + y) * f.width + x) * f.channels + in_cell % f.channels
+                          : -1);
         }
 }
 
-/// As plain loops: x [images, height, width, x_channels], w [outputs, kernel, kernel, w_channels].
+/// As plain loops: x [images, height, width, x_channels], w [outputs, kernel height, kernel width,
+/// w_channels].
 struct Plain {
-  int height, width, x_channels, w_channels, kernel, stride, padding;
+  int height, width, x_channels, w_channels, kernel_height, kernel_width, stride, padding;
 };
 std::vector<double> convolved(const Fold& f, const Plain& p, const std::vector<double>& x,
                               const std::vector<double>& w) {
@@ -81,13 +87,14 @@ std::vector<double> convolved(const Fold& f, const Plain& p, const std::vector<d
       for (int ox = 0; ox < f.out_width; ++ox)
         for (int o = 0; o < f.outputs; ++o) {
           double sum = 0;
-          for (int ky = 0; ky < p.kernel; ++ky)
-            for (int kx = 0; kx < p.kernel; ++kx)
+          for (int ky = 0; ky < p.kernel_height; ++ky)
+            for (int kx = 0; kx < p.kernel_width; ++kx)
               for (int c = 0; c < p.x_channels; ++c) {
                 const int y = oy * p.stride - p.padding + ky, at_x = ox * p.stride - p.padding + kx;
                 if (y < 0 || y >= p.height || at_x < 0 || at_x >= p.width) continue;
-                sum += x[count(((n * p.height + y) * p.width + at_x) * p.x_channels + c)] *
-                       w[count(((o * p.kernel + ky) * p.kernel + kx) * p.w_channels + c)];
+                sum +=
+                    x[count(((n * p.height + y) * p.width + at_x) * p.x_channels + c)] *
+                    w[count(((o * p.kernel_height + ky) * p.kernel_width + kx) * p.w_channels + c)];
               }
           out.push_back(sum);
         }
@@ -115,8 +122,13 @@ TEST_CASE("a folded image has the bits of the image, and zeros where it ends, ev
         bytes[i] = static_cast<std::uint8_t>(i * 37 + 1);
         floats[i] = static_cast<float>(i * 91 % 257) / 100 - 1;
       }
-      const float scale[] = {0.01f, 0.02f, -0.03f, 0.04f, 0.05f}, shift[] = {-1, 3, 1, 2, 0.7f};
-      const ImageInput of_bytes{bytes.data(), pixels, f.channels, f.padded, scale, shift};
+      std::vector<float> scale, shift;
+      for (int c = 0; c < f.channels; ++c) {
+        scale.push_back((c % 3 == 2 ? -0.01f : 0.01f) * static_cast<float>(c + 1));
+        shift.push_back(3 - 0.7f * static_cast<float>(c));
+      }
+      const ImageInput of_bytes{bytes.data(), pixels,       f.channels,
+                                f.padded,     scale.data(), shift.data()};
       ImageInput of_floats = of_bytes;
       of_floats.pixels = floats.data();
       const Outputs got = in_every_order([&](cudaStream_t stream) {
@@ -159,12 +171,14 @@ TEST_CASE("folded weights and images have the products of the strided convolutio
         fold_weights(from.data(), f, storage, to.data(), stream);
         return Outputs{to.read()};
       });
-      const Plain strided{f.height, f.width, f.channels, f.padded, f.kernel, f.stride, f.padding},
+      const Plain strided{f.height, f.width,  f.channels, f.padded,
+                          f.kernel, f.kernel, f.stride,   f.padding},
           folded{f.folded_height(),
                  f.folded_width(),
                  f.folded_channels(),
                  f.folded_channels(),
-                 f.folded_kernel(),
+                 f.cells(),
+                 1,
                  1,
                  0};
       CHECK(convolved(f, folded, folded_image, got[0]) == convolved(f, strided, image, w));

@@ -11,16 +11,18 @@ std::optional<Fold> image_fold(const nn::Network& network, backend::Precision pr
   // A kernel smaller than its stride leaves pixels out, which a folded image would contain.
   if (conv.op != nn::Op::conv || conv.stride == 1 || conv.kernel < conv.stride) return std::nullopt;
   const auto number = [](std::size_t n) { return static_cast<int>(n); };
-  return Fold{.outputs = number(conv.shape.channels),
-              .kernel = number(conv.kernel),
-              .stride = number(conv.stride),
-              .padding = number(conv.padding),
-              .out_height = number(conv.shape.height),
-              .out_width = number(conv.shape.width),
-              .height = number(image.shape.height),
-              .width = number(image.shape.width),
-              .channels = number(image.shape.channels),
-              .padded = number(padded_image_channels(image.shape.channels))};
+  const Fold fold{.outputs = number(conv.shape.channels),
+                  .kernel = number(conv.kernel),
+                  .stride = number(conv.stride),
+                  .padding = number(conv.padding),
+                  .out_height = number(conv.shape.height),
+                  .out_width = number(conv.shape.width),
+                  .height = number(image.shape.height),
+                  .width = number(image.shape.width),
+                  .channels = number(image.shape.channels),
+                  .padded = number(padded_image_channels(image.shape.channels))};
+  if (fold.folded_channels() > most_folded_channels) return std::nullopt;
+  return fold;
 }
 
 ConvShape folded_shape(const Fold& fold, std::size_t batch) {
@@ -32,7 +34,7 @@ ConvShape folded_shape(const Fold& fold, std::size_t batch) {
           .outputs = count(fold.outputs),
           .out_height = count(fold.out_height),
           .out_width = count(fold.out_width),
-          .kernel = count(fold.folded_kernel())};
+          .kernel_height = count(fold.cells())};
 }
 
 }  // namespace lockstep::cuda

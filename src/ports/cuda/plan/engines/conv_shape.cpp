@@ -21,9 +21,9 @@ std::string describe(const ConvRequest& request) {
   const ConvShape& s = request.shape;
   return fmt::format(
       "{} of a {}x{} convolution, {} x {}x{}x{} -> {}x{}x{}, stride {}, padding {}, {}{}{}{}",
-      to_string(request.pass), s.kernel, s.kernel, s.batch, s.height, s.width, s.channels,
-      s.out_height, s.out_width, s.outputs, s.stride, s.padding, to_string(request.precision),
-      request.deterministic ? ", deterministic" : "",
+      to_string(request.pass), s.kernel_height, s.kernel_width, s.batch, s.height, s.width,
+      s.channels, s.out_height, s.out_width, s.outputs, s.stride, s.padding,
+      to_string(request.precision), request.deterministic ? ", deterministic" : "",
       request.fusion.normalised || request.fusion.norm_gradient ? ", after a batch norm" : "",
       request.fusion.sums ? ", with sums" : "");
 }
@@ -42,7 +42,7 @@ ConvShape conv_shape(const nn::Network& network, std::size_t index, std::size_t 
   s.outputs = node.shape.channels;
   s.out_height = node.shape.height;
   s.out_width = node.shape.width;
-  s.kernel = node.kernel;
+  s.kernel_height = s.kernel_width = node.kernel;
   s.stride = node.stride;
   s.padding = node.padding;
   return s;
