@@ -48,7 +48,7 @@ struct HttpTls {
 struct HttpSpec {
   std::string host = "127.0.0.1";     ///< an address in numbers, IPv4 or IPv6
   std::uint16_t port = 0;             ///< 0: any free one
-  std::string socket = "";            ///< path of a Unix socket, in place of host and port
+  std::string socket = {};            ///< path of a Unix socket, in place of host and port
   std::optional<HttpTls> tls = {};    ///< HTTPS only; without: HTTP only
   std::size_t most_connections = 64;  ///< further ones wait until one ends
   std::size_t most_body_bytes = 0;    ///< of a request; more is answered by 413
