@@ -6,6 +6,8 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "ports/cuda/plan/plan.hpp"
 
@@ -77,34 +79,47 @@ class Chooser {
     return nullptr;
   }
 
-  /// The sum over the passes, or 0 without `measured`; infinite where one has no engine.
-  double seconds_of_passes(std::size_t u, const ConvFusion& fusion, bool measured) {
+  /// The sum over the passes, or 0 without `measure`; infinite where one has no engine.
+  double seconds_of_passes(std::size_t u, const ConvFusion& fusion, bool measure) {
     double sum = 0;
     for (const ConvRequest& request : requests(u, fusion))
-      sum += measured ? seconds_of(request) : planner_.possible(request) ? 0 : impossible;
+      sum += measure ? seconds_of(request) : planner_.possible(request) ? 0 : impossible;
     return sum;
   }
 
   double seconds_of(const ConvRequest& request) {
     const auto [known, is_new] = seconds_.try_emplace(request, impossible);
-    if (!is_new || !planner_.possible(request)) return known->second;
-    try {
-      known->second = planner_.tuning()->seconds(request, planner_.plan(request));
-    } catch (const std::exception&) {  // the library's own ones, too: it does not run here
-    }
+    if (is_new && planner_.possible(request))
+      known->second =
+          measured([&] { return planner_.tuning()->seconds(request, planner_.plan(request)); });
     return known->second;
+  }
+  double seconds_of(NormPart part, std::size_t values, std::size_t channels) {
+    const std::size_t rows = values / channels;
+    const auto [known, is_new] = norm_seconds_.try_emplace({part, rows, channels});
+    if (is_new)
+      known->second = measured(
+          [&] { return planner_.tuning()->norm_seconds(part, rows, channels, spec_.precision); });
+    return known->second;
+  }
+  /// Infinite where it does not run here, or its memory does not fit.
+  template <class Measure>
+  static double measured(const Measure& measure) {
+    try {
+      return measure();
+    } catch (const std::exception&) {  // the library's own ones, too
+      return impossible;
+    }
   }
 
   double seconds(std::size_t u, const ConvFusion& fusion) {
     double sum = seconds_of_passes(u, fusion, true);
     const ConvShape shape = requests(u, {}).at(0).shape;
-    const auto add = [&](NormPart part, std::size_t values, std::size_t channels) {
-      sum += planner_.tuning()->norm_seconds(part, values / channels, channels, spec_.precision);
-    };
-    if (!fusion.sums) add(NormPart::statistics, shape.output_count(), shape.outputs);
+    if (!fusion.sums) sum += seconds_of(NormPart::statistics, shape.output_count(), shape.outputs);
     if (!applicable(units_[units_[u].input])) return sum;
-    if (!fusion.normalised) add(NormPart::apply, shape.input_count(), shape.channels);
-    if (!fusion.norm_gradient) add(NormPart::gradient_sums, shape.input_count(), shape.channels);
+    if (!fusion.normalised) sum += seconds_of(NormPart::apply, shape.input_count(), shape.channels);
+    if (!fusion.norm_gradient)
+      sum += seconds_of(NormPart::gradient_sums, shape.input_count(), shape.channels);
     return sum;
   }
 
@@ -118,6 +133,7 @@ class Chooser {
   const backend::ProgramSpec& spec_;
   ConvPlanner& planner_;
   std::map<ConvRequest, double> seconds_;
+  std::map<std::tuple<NormPart, std::size_t, std::size_t>, double> norm_seconds_;
 };
 
 }  // namespace
