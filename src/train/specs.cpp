@@ -212,12 +212,13 @@ nn::Network trained_part(const config::Config& config, const nn::Network& networ
 }
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
-                              int replicas) {
+                              int replicas, int replica) {
   const std::size_t most = even_share(config.batch, static_cast<std::size_t>(replicas), 0);
   TrainerSpec spec;
   spec.network = make_network(config, data);
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
   if (config.tune == config::Switch::on) spec.program.plan_cache = plan_file(config);
+  spec.program.writes_plan_cache = replica == 0;
   spec.exchange = config.sync.gossip          ? reduce::ExchangeKind::gossip
                   : config.sync.every > 1     ? reduce::ExchangeKind::local
                   : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd

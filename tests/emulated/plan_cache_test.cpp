@@ -72,6 +72,13 @@ TEST_CASE("the fastest of the first engines that build and run is taken, and rem
   CHECK(PlanCache(file, "another card").find("a convolution").empty());
   CHECK(PlanCache(file, "a card").find("another one").empty());
 
+  PlanCache reader(file, "a card", false);
+  CHECK(reader.find("a convolution") == "engine 2");
+  reader.keep("another one", "engine 0");
+  reader.save();
+  CHECK(reader.find("another one") == "engine 0");
+  CHECK(PlanCache(file, "a card").find("another one").empty());
+
   offered.seconds[2] = -1;  // it is known, but no longer builds
   CHECK(choose_engine(cache, "a convolution", offered.list) == 9);
   Offered nothing({-1, 0});

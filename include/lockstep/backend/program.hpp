@@ -50,6 +50,7 @@ struct ProgramSpec {
   /// On a GPU: choose each convolution's engine by measuring, and keep the choices in this file.
   /// Empty: take the library's own choice. Contradicts `deterministic`.
   std::string plan_cache;
+  bool writes_plan_cache = true;  ///< else it only reads the file: another rank measures the same
   /// CPU backend: which convolutions use Winograd's algorithm.
   Winograd winograd;
   /// Its parameters keep an average of the weights: counted where memory is planned.

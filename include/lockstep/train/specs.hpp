@@ -57,9 +57,9 @@ std::string plan_file(const config::Config& config);
 backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
                                        std::size_t rows);
 
-/// The trainer's part of the configuration; replicas as in resolve().
+/// The trainer's part of the configuration; replicas as in resolve(), and which of them this is.
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
-                              int replicas);
+                              int replicas, int replica = 0);
 
 /// The learning-rate schedule in steps.
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);

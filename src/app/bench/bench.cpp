@@ -251,7 +251,7 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   comm::SilentCommunicator silent(reducing.rank(), world, reducing.network(), reducing.activity);
   const nn::Network network = options.network();
   train::TrainerSpec spec = options.trainer(network, world, backend == "cuda");
-  decide_winograd(*launch.control, *compute.backend, spec);
+  share_choices(*launch.control, *compute.backend, spec);
   // Before the training takes the memory; does not count as part of its start.
   const double asked_s = now_s();
   const auto floor = options.layers ? compute.backend->floor(network, spec.program) : std::nullopt;

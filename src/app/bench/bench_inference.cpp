@@ -75,7 +75,7 @@ int run_bench(Launch& launch, const InferenceOptions& options) {
   train::TrainerSpec spec = options.program(world);
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(launch, {.backend = backend, .threads = options.threads});
-  decide_winograd(*launch.control, *compute.backend, spec);
+  share_choices(*launch.control, *compute.backend, spec);
   const Synthetic data(spec.network, spec.program.batch,
                        static_cast<std::uint64_t>(launch.rank.rank), compute.backend->device());
   // The weights that a training begins with.

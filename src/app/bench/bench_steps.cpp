@@ -117,8 +117,9 @@ train::TrainerSpec StepOptions::trainer(const nn::Network& network, int world, b
   return spec;
 }
 
-void decide_winograd(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec) {
+void share_choices(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec) {
   backend::ProgramSpec& program = spec.program;
+  program.writes_plan_cache = control.rank() == 0;
   if (program.winograd.decided()) return;
   std::string mine;
   if (control.rank() == 0)

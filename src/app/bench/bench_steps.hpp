@@ -37,8 +37,9 @@ struct StepOptions {
   train::TrainerSpec trainer(const nn::Network& network, int world, bool on_gpu) const;
 };
 
-/// Decides --winograd auto, by what rank 0 measures. Collective.
-void decide_winograd(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec);
+/// Decides --winograd auto by what rank 0 measures, and lets rank 0 alone write the plan file.
+/// Collective.
+void share_choices(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec);
 
 /// Random images and labels: one rank's part of a global batch, in memory like a loader's.
 struct Synthetic {

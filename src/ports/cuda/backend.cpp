@@ -108,7 +108,7 @@ class CudaBackend final : public backend::Backend {
   void measure_plans(const nn::Network& network, const backend::ProgramSpec& spec) {
     if (spec.plan_cache.empty()) return;
     if (!cache_ || cache_->file() != spec.plan_cache)
-      cache_.emplace(spec.plan_cache, description());
+      cache_.emplace(spec.plan_cache, description(), spec.writes_plan_cache);
     PlanTimer timer(device_);
     planner_.tune_by(ConvTuning{
         *cache_,

@@ -43,8 +43,8 @@ Decided decide(const StartSetting& setting) {
   const RunSpec& spec = setting.spec;
   const config::Config::Comm& asked = spec.config.comm;
   const GpuSteps gpu_steps = decide_gpu_steps(setting);
-  TrainerSpec trainer =
-      make_trainer_spec(gpu_steps.in(spec.config), setting.data.input(), spec.grid.replicas.count);
+  TrainerSpec trainer = make_trainer_spec(gpu_steps.in(spec.config), setting.data.input(),
+                                          spec.grid.replicas.count, spec.grid.replicas.index);
   const ReductionSetting reduction{.flat = setting.communicator,
                                    .control = setting.control,
                                    .nodes = spec.nodes,

@@ -41,8 +41,8 @@ std::optional<std::array<std::string, 3>> fields_of(const std::string& line) {
 
 }  // namespace
 
-PlanCache::PlanCache(std::filesystem::path file, std::string site)
-    : file_(std::move(file)), site_(std::move(site)) {
+PlanCache::PlanCache(std::filesystem::path file, std::string site, bool writes)
+    : file_(std::move(file)), site_(std::move(site)), writes_(writes) {
   try {
     engines_ = read();
   } catch (const Error& failure) {
@@ -74,7 +74,7 @@ void PlanCache::keep(const std::string& request, const std::string& engine) {
 }
 
 void PlanCache::save() {
-  if (added_.empty()) return;
+  if (added_.empty() || !writes_) return;
   saved_s_ = now_s();
   try {
     write();
@@ -95,7 +95,7 @@ void PlanCache::write() const {
 }
 
 void PlanCache::warn(const Error& failure) {
-  if (std::exchange(warned_, true)) return;
+  if (std::exchange(warned_, true) || !writes_) return;
   log::warn(fmt::format(
       "{}; without {} (--tune-cache) the next start measures the engines of convolutions again",
       failure.what(), file_.string()));

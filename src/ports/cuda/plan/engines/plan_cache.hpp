@@ -22,8 +22,8 @@ namespace lockstep::cuda {
 class PlanCache {
  public:
   /// Reads the file, if it exists. `site`: what a choice depends on in addition to the request: the
-  /// device and the libraries.
-  PlanCache(std::filesystem::path file, std::string site);
+  /// device and the libraries. Without `writes`, save() leaves the file to others.
+  PlanCache(std::filesystem::path file, std::string site, bool writes = true);
   const std::filesystem::path& file() const { return file_; }
   /// The name of the engine; empty if none is known.
   std::string find(const std::string& request) const;
@@ -40,6 +40,7 @@ class PlanCache {
 
   std::filesystem::path file_;
   std::string site_;
+  bool writes_;
   std::map<Key, std::string> engines_, added_;
   double saved_s_ = now_s();
   bool warned_ = false;
