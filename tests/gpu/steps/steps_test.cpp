@@ -1,0 +1,137 @@
+// Each step of a tape in 16 bits, without the others: what it leaves is what exact arithmetic makes
+// of its inputs, within the rounding of the storage. So what is wrong in one step, in one
+// precision, cannot pass for the roundings that pile up over a network. The emulated tests run the
+// same cases on the host.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/fixture.hpp"
+#include "tests/gpu/steps/wanted.hpp"
+
+using namespace lockstep;
+using namespace lockstep::backend;
+using namespace lockstep::test;
+using namespace lockstep::test::steps;
+
+namespace {
+
+constexpr std::size_t rows = 4;
+
+/// What the steps leave, by the kind of step.
+const std::set<std::string> all_outputs{"conv: data gradient",
+                                        "conv: sums",
+                                        "conv: sums of the gradient",
+                                        "conv: value",
+                                        "conv: weight gradient",
+                                        "head: bias gradient",
+                                        "head: data gradient",
+                                        "head: dlogits",
+                                        "head: logits",
+                                        "head: pooled",
+                                        "head: pooled gradient",
+                                        "head: weight gradient",
+                                        "image: value",
+                                        "max pool: data gradient",
+                                        "max pool: index",
+                                        "max pool: value",
+                                        "norm: 16-bit scale",
+                                        "norm: 16-bit shift",
+                                        "norm: data gradient",
+                                        "norm: dbeta",
+                                        "norm: dgamma",
+                                        "norm: inverse deviation",
+                                        "norm: mask",
+                                        "norm: mean",
+                                        "norm: mean's share",
+                                        "norm: scale",
+                                        "norm: shift",
+                                        "norm: skip gradient",
+                                        "norm: value",
+                                        "norm: variance",
+                                        "norm: variance's share",
+                                        "shortcut: data gradient",
+                                        "shortcut: value"};
+
+/// Called with the kind of a step, and with one of its outputs, after the step has run.
+using Visit = std::function<void(const std::string& kind, const Output& output)>;
+
+/// Runs forward and backward, step by step.
+void walk(const Case& c, Precision precision, bool fused, const Visit& visit) {
+  Compiled compiled(c, rows, gpu(), precision, false, fused);
+  compiled.parameters->set_loss_scale({1024, 0, 0, 0});
+  poison(compiled);
+  Wanted wanted(compiled, c);
+  const std::vector<float> images(c.images.begin(), c.images.end());
+  compiled.program->set_scalars({.gradient_scale = 1.f / rows});
+  compiled.program->load_normalised(images, c.targets);
+  compiled.backend->device().compute().synchronize();
+  for (const bool backward : {false, true})
+    for (const TapeStep& step :
+         backward ? compiled.program->backward(false) : compiled.program->forward()) {
+      const std::vector<Output> outputs =
+          backward ? wanted.backward(step.name) : wanted.forward(step.name);
+      step.run();
+      compiled.backend->device().compute().synchronize();
+      for (const Output& output : outputs) visit(wanted.kind(), output);
+    }
+}
+
+/// The step and its output, where the error is larger than what is allowed; else nothing.
+std::string fault(const Output& output) {
+  const double its = error(output);
+  return its <= 1 ? "" : output.step + ": " + output.what + ", " + std::to_string(its);
+}
+
+/// Calls body() for each network, in each way to compile it.
+void each_program(const std::function<void(const Case&, Precision, bool fused)>& body) {
+  std::vector<nn::Network> networks = all_sketches();
+  networks.push_back(wide());
+  networks.push_back(strided_stem(3, 5, 3));
+  networks.push_back(strided_stem(1, 4, 2));
+  for (const nn::Network& network : networks) {
+    const Case c(network, rows, 5);
+    for (const Precision precision : {Precision::bf16, Precision::fp16})
+      for (const bool fused : {false, true}) {
+        if (fused && precision == Precision::bf16) continue;  // nothing is fused
+        INFO(network.nodes.size() << " nodes in " << to_string(precision)
+                                  << (fused ? ", fused" : ""));
+        body(c, precision, fused);
+      }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("each step in 16 bits gives what exact arithmetic makes of its inputs", "[gpu]") {
+  if (!gpu()) return;
+  each_program([](const Case& c, Precision precision, bool fused) {
+    std::vector<std::string> faults;
+    walk(c, precision, fused, [&](const std::string&, const Output& output) {
+      if (const std::string found = fault(output); !found.empty()) faults.push_back(found);
+    });
+    CHECK(faults == std::vector<std::string>());
+  });
+}
+
+TEST_CASE("a step's output that is wrong by one part in 16 is found, whatever its kind", "[gpu]") {
+  if (!gpu()) return;
+  std::set<std::string> found;
+  each_program([&](const Case& c, Precision precision, bool fused) {
+    std::vector<std::string> missed;
+    walk(c, precision, fused, [&](const std::string& kind, const Output& output) {
+      const Numbers right = read(output.where);
+      spoil(output);
+      const std::string its = fault(output);
+      write(output.where, right);  // the next steps read it
+      if (its.starts_with(output.step + ": " + output.what))
+        found.insert(kind + ": " + output.what);
+      else
+        missed.push_back(output.step + ": " + output.what);
+    });
+    CHECK(missed == std::vector<std::string>());
+  });
+  CHECK(found == all_outputs);
+}
