@@ -2,10 +2,12 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/half.hpp"

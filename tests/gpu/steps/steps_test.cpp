@@ -3,6 +3,8 @@
 // precision, cannot pass for the roundings that pile up over a network. The emulated tests run the
 // same cases on the host.
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
@@ -58,25 +60,46 @@ const std::set<std::string> all_outputs{"conv: data gradient",
 /// Called with the kind of a step, and with one of its outputs, after the step has run.
 using Visit = std::function<void(const std::string& kind, const Output& output)>;
 
-/// Runs forward and backward, step by step.
-void walk(const Case& c, Precision precision, bool fused, const Visit& visit) {
+/// Bytes, which the image's step normalises by a mean and a deviation of 1.
+std::vector<std::uint8_t> bytes_for(Case& c) {
+  std::vector<std::uint8_t> bytes(c.images.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::uint8_t>(std::lround((c.images[i] + 1) * 127.5));
+    c.images[i] = bytes[i] / 255. - 1;
+  }
+  return bytes;
+}
+
+/// Runs two micro-batches, of floats and of bytes, step by step. The second one's gradients are
+/// added to the first one's.
+void walk(Case c, Precision precision, bool fused, const Visit& visit) {
   Compiled compiled(c, rows, gpu(), precision, false, fused);
   compiled.parameters->set_loss_scale({1024, 0, 0, 0});
   poison(compiled);
-  Wanted wanted(compiled, c);
-  const std::vector<float> images(c.images.begin(), c.images.end());
   compiled.program->set_scalars({.gradient_scale = 1.f / rows});
-  compiled.program->load_normalised(images, c.targets);
-  compiled.backend->device().compute().synchronize();
-  for (const bool backward : {false, true})
-    for (const TapeStep& step :
-         backward ? compiled.program->backward(false) : compiled.program->forward()) {
-      const std::vector<Output> outputs =
-          backward ? wanted.backward(step.name) : wanted.forward(step.name);
-      step.run();
-      compiled.backend->device().compute().synchronize();
-      for (const Output& output : outputs) visit(wanted.kind(), output);
+  const auto finish = [&] { compiled.backend->device().compute().synchronize(); };
+  const std::vector<float> images(c.images.begin(), c.images.end());
+  std::vector<std::uint8_t> bytes;
+  Wanted wanted(compiled, c);
+  for (const bool second : {false, true}) {
+    if (second) {
+      bytes = bytes_for(c);
+      compiled.program->load(
+          {.images = bytes.data(), .targets = c.targets.data(), .rows = rows, .capacity = rows});
+    } else {
+      compiled.program->load_normalised(images, c.targets);
     }
+    finish();
+    for (const bool backward : {false, true})
+      for (const TapeStep& step :
+           backward ? compiled.program->backward(second) : compiled.program->forward()) {
+        const std::vector<Output> outputs =
+            backward ? wanted.backward(step.name, second) : wanted.forward(step.name);
+        step.run();
+        finish();
+        for (const Output& output : outputs) visit(wanted.kind(), output);
+      }
+  }
 }
 
 /// The step and its output, where the error is larger than what is allowed; else nothing.

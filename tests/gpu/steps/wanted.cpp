@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "lockstep/base/error.hpp"
 
@@ -10,6 +9,32 @@
 namespace lockstep::test::steps {
 
 using cuda::UnitKind;
+
+namespace {
+
+/// Calls body(index in the folded image, index in the padded one) for each number that both have.
+template <class Body>
+void each_folded(const cuda::Fold& fold, std::size_t images, const Body& body) {
+  std::size_t folded = 0;
+  for (std::size_t n = 0; n < images; ++n)
+    for (int b = 0; b < fold.folded_height(); ++b)
+      for (int x = 0; x < fold.folded_width(); ++x)
+        for (int cell = 0; cell < fold.cells(); ++cell)
+          for (int ch = 0; ch < fold.cell_channels(); ++ch, ++folded) {
+            const int sub = ch / fold.channels;
+            const int row = b * fold.stride - fold.padding + sub / fold.stride,
+                      column = (x + cell) * fold.stride - fold.padding + sub % fold.stride;
+            if (sub >= fold.stride * fold.stride || row < 0 || row >= fold.height || column < 0 ||
+                column >= fold.width)
+              continue;
+            const auto pixel = static_cast<std::size_t>(row * fold.width + column);
+            const auto padded = static_cast<std::size_t>(fold.padded);
+            body(folded, (n * fold.image_pixels() + pixel) * padded +
+                             static_cast<std::size_t>(ch % fold.channels));
+          }
+}
+
+}  // namespace
 
 Wanted::Wanted(const Compiled& compiled, const Case& c)
     : c_(c),
@@ -78,19 +103,16 @@ cuda::ConvShape Wanted::conv_shape(const Unit& p) const {
   return p.conv->fold ? cuda::conv_shape(network_, p.unit.node, plan_.batch) : p.conv->shape;
 }
 
-Numbers Wanted::padded_image() const {
-  const std::size_t channels = network_.input.channels,
-                    padded = cuda::padded_image_channels(channels);
-  Numbers image(c_.images.size() / channels * padded);
-  for (std::size_t i = 0; i < c_.images.size(); ++i)
-    image[i / channels * padded + i % channels] = c_.images[i];
-  return image;
-}
-
 // A convolution that applies a batch norm rounds what it has normalised.
 Sums Wanted::conv_input(const Unit& p) const {
   const Unit& input = unit(p.unit.input);
-  if (p.conv->fold) return Sums(rounded(form_, padded_image()));
+  if (p.conv->fold) {
+    const Numbers folded = read(value(input));
+    Numbers image(conv_shape(p).input_count());  // 0 where no window reads it
+    each_folded(*p.conv->fold, plan_.batch,
+                [&](std::size_t from, std::size_t to) { image[to] = folded[from]; });
+    return Sums(std::move(image));
+  }
   if (!p.conv->fusion.normalised) return Sums(read(value(input)));
   const auto halves = [&](__half* cuda::NormChannels::*array) {
     auto* memory = static_cast<float*>(program_.address(input.extra, later_));
@@ -113,28 +135,17 @@ Sums Wanted::conv_input(const Unit& p) const {
 }
 
 std::vector<Output> Wanted::image(const Unit& p) const {
-  const Numbers image = padded_image();
-  if (!plan_.fold) return {output(step_, "value", value(p), Sums(image))};
-  const cuda::Fold& fold = *plan_.fold;
-  const std::size_t padded = cuda::padded_image_channels(network_.input.channels);
-  Numbers folded(p.shape.count());
-  std::size_t to = 0;
-  for (std::size_t n = 0; n < plan_.batch; ++n)
-    for (int b = 0; b < fold.folded_height(); ++b)
-      for (int x = 0; x < fold.folded_width(); ++x)
-        for (int cell = 0; cell < fold.cells(); ++cell)
-          for (int ch = 0; ch < fold.cell_channels(); ++ch, ++to) {
-            const int sub = ch / fold.channels;
-            const int row = b * fold.stride - fold.padding + sub / fold.stride,
-                      column = (x + cell) * fold.stride - fold.padding + sub % fold.stride;
-            if (sub >= fold.stride * fold.stride || row < 0 || row >= fold.height || column < 0 ||
-                column >= fold.width)
-              continue;
-            const auto pixel = static_cast<std::size_t>(row * fold.width + column);
-            folded[to] = image[(n * fold.image_pixels() + pixel) * padded +
-                               static_cast<std::size_t>(ch % fold.channels)];
-          }
-  return {output(step_, "value", value(p), Sums(folded))};
+  const std::size_t channels = network_.input.channels,
+                    padded = cuda::padded_image_channels(channels);
+  Sums image(c_.images.size() / channels * padded);
+  for (std::size_t i = 0; i < c_.images.size(); ++i)  // a shift is added to bytes: up to 1
+    image.add(i / channels * padded + i % channels, c_.images[i], 1 + std::abs(c_.images[i]));
+  if (!plan_.fold) return {output(step_, "value", value(p), image)};
+  Sums folded(p.shape.count());
+  each_folded(*plan_.fold, plan_.batch, [&](std::size_t to, std::size_t from) {
+    folded.add(to, image.value[from], image.size[from]);
+  });
+  return {output(step_, "value", value(p), folded)};
 }
 
 std::vector<Output> Wanted::conv(const Unit& p) const {
@@ -255,47 +266,6 @@ std::vector<Output> Wanted::norm(const Unit& p) const {
   outputs.push_back(std::move(its_value));
   if (p.mask != cuda::nowhere) outputs.push_back(std::move(mask));
   return outputs;
-}
-
-std::vector<Output> Wanted::max_pool(const Unit& p) const {
-  const nn::Shape &in = network_.nodes[unit(p.unit.input).unit.value].shape, &out = node(p).shape;
-  const Numbers x = read(value(unit(p.unit.input)));
-  const std::size_t kernel = node(p).kernel;
-  Output largest{step_, "value", value(p), Numbers(p.shape.count()), Numbers(p.shape.count())};
-  Output index{step_, "index", stored(p.extra, p.shape.count(), Form::bytes),
-               Numbers(p.shape.count()), Numbers(p.shape.count())};
-  for (std::size_t i = 0; i < p.shape.count(); ++i) {
-    const std::size_t ch = i % out.channels, pixel = i / out.channels, ox = pixel % out.width,
-                      oy = pixel / out.width % out.height, n = pixel / out.width / out.height;
-    double best = -std::numeric_limits<double>::infinity();
-    for (std::size_t k = 0; k < kernel * kernel; ++k) {
-      const std::size_t row = oy * node(p).stride + k / kernel - node(p).padding,
-                        column = ox * node(p).stride + k % kernel - node(p).padding;
-      if (row >= in.height || column >= in.width) continue;  // above 0, too: they wrap around
-      const double v = x[((n * in.height + row) * in.width + column) * in.channels + ch];
-      if (v <= best) continue;
-      best = v;
-      index.want[i] = static_cast<double>(k);
-    }
-    largest.want[i] = best;
-  }
-  return {largest, index};
-}
-
-std::vector<Output> Wanted::subsample(const Unit& p) const {
-  const nn::Shape &in = network_.nodes[unit(p.unit.input).unit.value].shape, &out = node(p).shape;
-  const Numbers x = read(value(unit(p.unit.input)));
-  const std::size_t before = (out.channels - in.channels) / 2;
-  Output kept{step_, "value", value(p), Numbers(p.shape.count()), Numbers(p.shape.count())};
-  for (std::size_t i = 0; i < p.shape.count(); ++i) {
-    const std::size_t ch = i % out.channels - before, pixel = i / out.channels,
-                      column = pixel % out.width * node(p).stride,
-                      row = pixel / out.width % out.height * node(p).stride,
-                      n = pixel / out.width / out.height;
-    if (ch < in.channels)
-      kept.want[i] = x[((n * in.height + row) * in.width + column) * in.channels + ch];
-  }
-  return {kept};
 }
 
 std::vector<Output> Wanted::head(const Unit& p) const {

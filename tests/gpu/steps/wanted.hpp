@@ -19,7 +19,7 @@ class Wanted {
   Wanted(const Compiled& compiled, const Case& c);
   /// Called before the step runs, with its name.
   std::vector<Output> forward(const std::string& step);
-  std::vector<Output> backward(const std::string& step);
+  std::vector<Output> backward(const std::string& step, bool accumulate);
   /// "conv", "norm", ...: of the newest step.
   const std::string& kind() const { return kind_; }
 
@@ -52,7 +52,6 @@ class Wanted {
   /// What a convolution reads, and its shape, both as if nothing was folded.
   Sums conv_input(const Unit& p) const;
   cuda::ConvShape conv_shape(const Unit& p) const;
-  Numbers padded_image() const;
   double rounding_here() const { return rounding(form_); }
 
   Outputs image(const Unit& p) const;
@@ -65,6 +64,7 @@ class Wanted {
   Sums normalised(const Unit& p, const Channels& n) const;
   Sums skipped(const Unit& p) const;
 
+  Output sum_in_arena(Output added, double kept = 1) const;
   Outputs data_gradient(const Unit& p) const;
   Outputs weight_gradient(const Unit& p) const;
   Outputs norm_gradient(const Unit& p) const;
@@ -83,7 +83,7 @@ class Wanted {
   const nn::Network& network_;
   Form form_;
   double loss_scale_ = 1;
-  bool later_ = false;
+  bool later_ = false, accumulate_ = false;
   std::string step_, kind_;
 };
 

@@ -25,8 +25,9 @@ Numbers of_tf32(const Sums& sums) {
   return more;
 }
 
-std::vector<Output> Wanted::backward(const std::string& step) {
+std::vector<Output> Wanted::backward(const std::string& step, bool accumulate) {
   later_ = true;
+  accumulate_ = accumulate;
   step_ = step;
   const auto part_of = [&](std::string_view suffix) {
     return step.ends_with(suffix) ? step.substr(0, step.size() - suffix.size()) : std::string();
@@ -47,6 +48,17 @@ std::vector<Output> Wanted::backward(const std::string& step) {
   }
   kind_ = "norm";
   return norm_gradient(named(part_of(" gradient")));
+}
+
+/// Of a slice of the gradients, to which the step may add.
+Output Wanted::sum_in_arena(Output added, double kept) const {
+  if (!accumulate_) return added;
+  const Numbers before = read(added.where);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    added.want[i] += kept * before[i];
+    added.allowed[i] += 2 * rounding(Form::fp32) * (std::abs(before[i]) + std::abs(added.want[i]));
+  }
+  return added;
 }
 
 Sums Wanted::gradient(const Unit& p) const {
@@ -125,7 +137,7 @@ std::vector<Output> Wanted::weight_gradient(const Unit& p) const {
     for (std::size_t i = 0; i < more.size(); ++i) more[i] = rounding_here() / 4 * dw.size[i];
   Stored where = parameter(Part::gradients, node(p).name + ".weight");
   where.count = dw.value.size();
-  return {output(step_, "weight gradient", where, std::move(dw), more, form_)};
+  return {sum_in_arena(output(step_, "weight gradient", where, std::move(dw), more, form_))};
 }
 
 /// The gradient of a batch norm's own output: after its ReLU's.
@@ -200,18 +212,20 @@ std::vector<Output> Wanted::norm_gradient(const Unit& p) const {
   const auto slice = [&](const char* name) {
     return parameter(Part::gradients, node(p).name + name);
   };
-  Outputs outputs{output(step_, "dgamma", slice(".weight"), sums.gx, sums.doubted_gx),
-                  output(step_, "dbeta", slice(".bias"), sums.g, sums.doubted_g)};
+  Outputs outputs{sum_in_arena(output(step_, "dgamma", slice(".weight"), sums.gx, sums.doubted_gx)),
+                  sum_in_arena(output(step_, "dbeta", slice(".bias"), sums.g, sums.doubted_g))};
   const auto rows = static_cast<double>(p.shape.rows);
+  const double momentum = double{node(p).momentum};
   Sums means(channels), variances(channels);
   for (std::size_t ch = 0; ch < channels; ++ch) {
-    const double momentum = double{node(p).momentum};
     means.add(ch, momentum * mean[ch], std::abs(momentum * mean[ch]));
     const double unbiased = momentum * variance[ch] * rows / (rows > 2 ? rows - 1 : 1);
     variances.add(ch, unbiased, unbiased);
   }
-  outputs.push_back(output(step_, "mean's share", slice(".running_mean"), means));
-  outputs.push_back(output(step_, "variance's share", slice(".running_var"), variances));
+  outputs.push_back(
+      sum_in_arena(output(step_, "mean's share", slice(".running_mean"), means), 1 - momentum));
+  outputs.push_back(sum_in_arena(
+      output(step_, "variance's share", slice(".running_var"), variances), 1 - momentum));
   Numbers more(x.size());
   if (p.skip_gradient != nowhere) {  // the input's gradient follows from the rounded one
     Output skip = output(step_, "skip gradient", stored(p.skip_gradient, x.size(), form_),
@@ -234,31 +248,6 @@ std::vector<Output> Wanted::norm_gradient(const Unit& p) const {
   const Stored where = stored(p.input_gradient, x.size(), form_);
   outputs.push_back(output(step_, "data gradient", where, std::move(dx), more));
   return outputs;
-}
-
-std::vector<Output> Wanted::window_gradient(const Unit& p) const {
-  const Unit& input = unit(p.unit.input);
-  const nn::Shape &in = network_.nodes[input.unit.value].shape, &out = node(p).shape;
-  const Sums g = gradient(p);
-  const bool pools = p.unit.kind == UnitKind::max_pool;
-  const std::size_t kernel = node(p).kernel;
-  const std::size_t before = pools ? 0 : (out.channels - in.channels) / 2;
-  const Numbers index =
-      pools ? read(stored(p.extra, g.value.size(), Form::bytes)) : Numbers(g.value.size());
-  Sums dx(input.shape.count());
-  for (std::size_t i = 0; i < g.value.size(); ++i) {
-    const std::size_t ch = i % out.channels - before, pixel = i / out.channels,
-                      at = static_cast<std::size_t>(index[i]),
-                      row = pixel / out.width % out.height * node(p).stride + at / kernel,
-                      column = pixel % out.width * node(p).stride + at % kernel,
-                      n = pixel / out.width / out.height;
-    if (ch >= in.channels) continue;  // one of the new channels
-    dx.add(((n * in.height + row - node(p).padding) * in.width + column - node(p).padding) *
-                   in.channels +
-               ch,
-           g.value[i], g.size[i]);
-  }
-  return {output(step_, "data gradient", stored(p.input_gradient, dx.value.size(), form_), dx)};
 }
 
 std::vector<Output> Wanted::head_data_gradient(const Unit& p) const {
@@ -289,10 +278,11 @@ std::vector<Output> Wanted::head_weight_gradient(const Unit& p) const {
   Sums dbias(network_.classes);
   for (std::size_t i = 0; i < dlogits.size(); ++i)
     dbias.add(i % network_.classes, dlogits[i], std::abs(dlogits[i]));
-  const std::string& name = node(p).name;
-  return {output(step_, "weight gradient", parameter(Part::gradients, name + ".weight"), dw,
-                 of_tf32(dw)),
-          output(step_, "bias gradient", parameter(Part::gradients, name + ".bias"), dbias)};
+  const auto slice = [&](const char* its) {
+    return parameter(Part::gradients, node(p).name + its);
+  };
+  return {sum_in_arena(output(step_, "weight gradient", slice(".weight"), dw, of_tf32(dw))),
+          sum_in_arena(output(step_, "bias gradient", slice(".bias"), dbias))};
 }
 
 }  // namespace lockstep::test::steps
