@@ -174,7 +174,7 @@ Output output(const std::string& step, const std::string& what, const Stored& wh
   for (std::size_t i = 0; i < made.want.size(); ++i) {
     double& allowed = made.allowed[i];
     allowed = form == Form::fp32 ? 64 * u * allowed
-                                 : 2 * u * std::abs(made.want[i]) + u / 16 * allowed + least;
+                                 : 2 * u * std::abs(made.want[i]) + u / 4 * allowed + least;
     if (!more.empty()) allowed += more.at(i);
   }
   return made;

@@ -56,8 +56,8 @@ struct Output {
   Numbers want, allowed;  ///< by number: how far it may be from `want`
 };
 /// Of sums that are stored in 16 bits, or were on their way: two roundings of the sum, and a
-/// sixteenth of one of all that was added up. Of those in 32 bits: 64 roundings of all that was
-/// added up. `more`: what is allowed in addition, by number.
+/// quarter of one of all that was added up, since an engine may round on its way. Of those in 32
+/// bits: 64 roundings of all that was added up. `more`: what is allowed in addition, by number.
 Output output(const std::string& step, const std::string& what, const Stored& where, Sums want,
               const Numbers& more = {}, std::optional<Form> on_the_way = {});
 

@@ -22,40 +22,42 @@ namespace {
 
 constexpr std::size_t rows = 4;
 
-/// What the steps leave, by the kind of step.
-const std::set<std::string> all_outputs{"conv: data gradient",
-                                        "conv: sums",
-                                        "conv: sums of the gradient",
-                                        "conv: value",
-                                        "conv: weight gradient",
-                                        "head: bias gradient",
-                                        "head: data gradient",
-                                        "head: dlogits",
-                                        "head: logits",
-                                        "head: pooled",
-                                        "head: pooled gradient",
-                                        "head: weight gradient",
-                                        "image: value",
-                                        "max pool: data gradient",
-                                        "max pool: index",
-                                        "max pool: value",
-                                        "norm: 16-bit scale",
-                                        "norm: 16-bit shift",
-                                        "norm: data gradient",
-                                        "norm: dbeta",
-                                        "norm: dgamma",
-                                        "norm: inverse deviation",
-                                        "norm: mask",
-                                        "norm: mean",
-                                        "norm: mean's share",
-                                        "norm: scale",
-                                        "norm: shift",
-                                        "norm: skip gradient",
-                                        "norm: value",
-                                        "norm: variance",
-                                        "norm: variance's share",
-                                        "shortcut: data gradient",
-                                        "shortcut: value"};
+using Names = std::set<std::string>;
+
+/// What the steps leave, by the kind of step; then what only convolutions that compute a batch
+/// norm's sums leave.
+const Names outputs_apart{"image: value",
+                          "conv: value",
+                          "conv: data gradient",
+                          "conv: weight gradient",
+                          "norm: mean",
+                          "norm: variance",
+                          "norm: inverse deviation",
+                          "norm: scale",
+                          "norm: shift",
+                          "norm: 16-bit scale",
+                          "norm: 16-bit shift",
+                          "norm: value",
+                          "norm: mask",
+                          "norm: dgamma",
+                          "norm: dbeta",
+                          "norm: mean's share",
+                          "norm: variance's share",
+                          "norm: skip gradient",
+                          "norm: data gradient",
+                          "max pool: value",
+                          "max pool: index",
+                          "max pool: data gradient",
+                          "shortcut: value",
+                          "shortcut: data gradient",
+                          "head: pooled",
+                          "head: logits",
+                          "head: dlogits",
+                          "head: pooled gradient",
+                          "head: data gradient",
+                          "head: weight gradient",
+                          "head: bias gradient"};
+const Names outputs_fused{"conv: sums", "conv: sums of the gradient"};
 
 /// Called with the kind of a step, and with one of its outputs, after the step has run.
 using Visit = std::function<void(const std::string& kind, const Output& output)>;
@@ -141,7 +143,7 @@ TEST_CASE("each step in 16 bits gives what exact arithmetic makes of its inputs"
 
 TEST_CASE("a step's output that is wrong by one part in 16 is found, whatever its kind", "[gpu]") {
   if (!gpu()) return;
-  std::set<std::string> found;
+  Names found;
   each_program([&](const Case& c, Precision precision, bool fused) {
     std::vector<std::string> missed;
     walk(c, precision, fused, [&](const std::string& kind, const Output& output) {
@@ -156,5 +158,9 @@ TEST_CASE("a step's output that is wrong by one part in 16 is found, whatever it
     });
     CHECK(missed == std::vector<std::string>());
   });
-  CHECK(found == all_outputs);
+  Names all = outputs_apart;
+  all.insert(outputs_fused.begin(), outputs_fused.end());
+  // A card may have no engines that fuse; the emulation, whose sums repeat, has them.
+  if (!fused_sums_repeat()) found.insert(outputs_fused.begin(), outputs_fused.end());
+  CHECK(found == all);
 }
