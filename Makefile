@@ -44,7 +44,7 @@ SUPPORT   := $(call found,tests/support,*.cpp)
 SUPPORT   := $(filter %/main.cpp,$(SUPPORT)) $(filter-out %/main.cpp,$(SUPPORT))
 UNIT_SRC  := $(filter-out %/mpi_world.cpp,$(SUPPORT)) $(call found,tests/unit,*.cpp)
 MPI_SRC   := $(filter-out %/unit_process.cpp,$(SUPPORT)) $(call found,tests/mpi,*.cpp)
-GPU_SRC   := $(wildcard tests/gpu/*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
+GPU_SRC   := $(call found,tests/gpu,*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
 FORMATTED := $(foreach kind,hpp cpp inc cu cuh,$(call found,include src tests,*.$(kind)))
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
@@ -76,7 +76,7 @@ GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
 EMU_SRC   := $(call found,tests/emulated,*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
              $(addprefix tests/gpu/,fixture.cpp input_test.cpp program_test.cpp recompute_test.cpp \
-               train_test.cpp) \
+               train_test.cpp) $(call found,tests/gpu/steps,*.cpp) \
              $(filter-out $(addprefix %/,conv_engines.cpp preflight.cpp),\
                $(call found,src/ports/cuda,*.cpp)) $(call found,src/ports/nccl,*.cpp)
 EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(call found,src/ports/cuda,*.cu))

@@ -61,6 +61,11 @@ class CudaProgram final : public backend::Program {
   }
   const nn::Network& network() const { return network_; }
   const ProgramPlan& plan() const { return plan_; }
+  /// For tests: where a place of the program's first slot is, in forward or after it; nullptr for
+  /// `nowhere`.
+  void* address(Place place, bool after_forward) const {
+    return place == nowhere ? nullptr : context_.block + plan_.offset(place, after_forward);
+  }
   /// For tests: fills all memory that the program writes with NaN.
   void poison();
 
