@@ -105,7 +105,7 @@ engines() {
     sed 's/^ */NOTE   engine: /'
 }
 
-# Those that --tune took, and for how many convolutions.
+# The engines and fusions that --tune took, and for how many convolutions.
 tuned_engines() {
   awk -F'\t' 'NF == 4 { print $4 }' "$1" | sort | uniq -c | sort -rn |
     sed 's/^ */NOTE   tuned: /'

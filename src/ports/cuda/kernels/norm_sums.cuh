@@ -8,16 +8,14 @@
 /// So the order of the sums does not depend on which block is last: atomics only count arrivals.
 namespace lockstep::cuda {
 
-// All run at once. It limits what the next levels read, too.
-constexpr unsigned most_sum_blocks = blocks_at_once;
-
 // Values of one access, in every storage. The sums of more would take the registers in which the
 // next rows arrive from memory.
 constexpr int sum_width = 4;
 
-/// At least 4 rows a thread: they are loaded at once, and fewer would only make more lines.
+/// All blocks run at once, which also limits what the next levels read. At least 4 rows a thread:
+/// they are loaded at once, and fewer would only make more lines.
 inline Columns sum_columns(const Matrix& shape) {
-  return columns(shape, sum_width, 4, most_sum_blocks);
+  return columns(shape, sum_width, 4, blocks_at_once);
 }
 
 /// A thread of a large matrix has 8 rows, because it reads up to six numbers for each of its

@@ -100,13 +100,12 @@ double PlanTimer::seconds(const ConvRequest& request, const ConvPlan& plan) {
                    .square_sum = sums + step,
                    .g = out + std::max({x, w, y}),
                    .gradient_sums = sums + 2 * step};
-  const bool writes_g = request.fusion.norm_gradient;
   switch (request.pass) {
     case Pass::forward:
       operands.y = out;
       break;
     case Pass::data_gradient:
-      if (!writes_g) operands.x = out;
+      if (!request.fusion.norm_gradient) operands.x = out;
       break;
     case Pass::weight_gradient:
       operands.w = out;
@@ -150,7 +149,7 @@ double PlanTimer::seconds(NormPart part, const Matrix& shape, Storage storage) {
                               .mask = Mask::from_x,
                               .bits = nullptr,
                               .g = nullptr};
-  const double seconds = device_.fastest_recorded_s([&] {
+  return device_.fastest_recorded_s([&] {
     switch (part) {
       case NormPart::statistics:
         return norm_statistics(in, shape, storage, numbers, each, scratch, stream);
@@ -161,8 +160,6 @@ double PlanTimer::seconds(NormPart part, const Matrix& shape, Storage storage) {
                               zeros.as<DeviceScalars>(), scratch, stream);
     }
   });
-  check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  return seconds;
 }
 
 }  // namespace lockstep::cuda

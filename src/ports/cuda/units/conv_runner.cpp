@@ -68,7 +68,6 @@ class ConvRunner final : public Runner {
     const NormChannels n = norm_channels(c.at<float>(applied.extra), applied.shape.channels);
     norm.scale = n.half_scale;
     norm.shift = n.half_shift;
-    if (!p.conv->fusion.norm_gradient) return norm;
     norm.mean = n.mean;
     norm.inverse_deviation = n.inverse_deviation;
     norm.gamma = gamma_;
