@@ -98,6 +98,13 @@ overlap = lambda a, b: spans[a][0] < spans[b][1] and spans[b][0] < spans[a][1]
 assert not any(overlap("c1", other) for other in ("c0", "c2", "c3")), spans
 END
 
+law 'three jobs compute when nothing is left to build and none that waits' <<'END'
+ended = run(Job("c0", meets("c0", "c2"), 60), Job("c1", meets("c1", "c2"), 60),
+            Job("c2", meets("c2", "c0"), 60), Job("w", ["sleep", "0.2"], 9, lane="waits"))
+assert all(result.status == 0 for result in ended), ended
+assert ended[0].job.name == "w", ended
+END
+
 law 'a job waits for the job that builds it, and fails when that one fails' <<'END'
 good = run(Job("later", CLOCK, 9, after="build"), Job("build", CLOCK, 9, lane="builds"))
 assert [result.job.name for result in good] == ["build", "later"]

@@ -1,4 +1,5 @@
-"""Runs jobs in parallel: up to four that wait, one that builds, one that computes; two when nothing builds."""
+"""Runs jobs in parallel: up to four that wait, one that builds, one that computes; one more of
+these when no job is left to build, and one more when none is left that waits."""
 
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 # deadlines, so the others get a lower priority; what is built decides when the last tests can
 # start.
 LANES = {"waits": (4, []), "computes": (1, ["nice", "-n", "5"]), "builds": (1, ["nice", "-n", "2"])}
-WHEN_BUILT = {"computes": 2}  # when no job is left to build
+WHEN_BUILT, WHEN_WAITED = 2, 3  # that compute: when no job is left to build, and none that waits
 LIMITED = Path(__file__).with_name("limited.py")  # ends a job whose time is over
 
 
@@ -74,8 +75,9 @@ def run(jobs, logs, env, finished):
     def may_start(job):
         alongside = [other.job for other in running.values()]
         mates = [other for other in alongside if other.lane == job.lane]
-        building = any(other.lane == "builds" for other in left + alongside)
-        most = LANES[job.lane][0] if building else WHEN_BUILT.get(job.lane, LANES[job.lane][0])
+        lanes, most = {other.lane for other in left + alongside}, LANES[job.lane][0]
+        if job.lane == "computes" and "builds" not in lanes:
+            most = WHEN_BUILT if "waits" in lanes else WHEN_WAITED
         return (len(mates) < most and not (mates and (job.alone or mates[0].alone))
                 and not (job.apart and any(other.apart == job.apart for other in alongside))
                 and job.after not in names)
