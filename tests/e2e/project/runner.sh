@@ -99,8 +99,8 @@ assert not any(overlap("c1", other) for other in ("c0", "c2", "c3")), spans
 END
 
 law 'three jobs compute when nothing is left to build and none that waits' <<'END'
-ended = run(Job("c0", meets("c0", "c2"), 60), Job("c1", meets("c1", "c2"), 60),
-            Job("c2", meets("c2", "c0"), 60), Job("w", ["sleep", "0.2"], 9, lane="waits"))
+ended = run(Job("t0", meets("t0", "t2"), 60), Job("t1", meets("t1", "t2"), 60),
+            Job("t2", meets("t2", "t0"), 60), Job("w", ["sleep", "0.2"], 9, lane="waits"))
 assert all(result.status == 0 for result in ended), ended
 assert ended[0].job.name == "w", ended
 END
