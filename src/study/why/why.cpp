@@ -138,6 +138,16 @@ Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state)
   return why;
 }
 
+/// Whether some process holds the run and has not said that it ends. One that has may still be
+/// there after its launcher, while a file system holds it up.
+bool goes_on(const EndEvidence& evidence) {
+  const auto ends_it = [&](const EndEvidence::PostMortem& one) {
+    return one.time_ms + 1000 > std::max(evidence.locked_ms, evidence.last_ms);
+  };
+  return evidence.locked && !(evidence.end && evidence.end->time_ms >= evidence.locked_ms) &&
+         std::none_of(evidence.post_mortems.begin(), evidence.post_mortems.end(), ends_it);
+}
+
 Why without_words(const EndEvidence& evidence, const std::string& slurm_state) {
   const std::string until = fmt::format(
       "its records end {} without a word",
@@ -201,7 +211,7 @@ Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state) {
   Why why;
   if (evidence.end && evidence.end->status == "finished")
     why = of_end_record(evidence, slurm_state);
-  else if (evidence.locked)
+  else if (goes_on(evidence))
     return {RunEnding::running, fmt::format("it runs: step {} is done", evidence.steps), ""};
   else if (!evidence.start)
     why = {RunEnding::never_began, "no rank of it has begun to train", "see the job's own output"};

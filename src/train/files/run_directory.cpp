@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -104,7 +105,13 @@ RunLock::RunLock(const RunDirectory& run, bool took_over) {
   // NFS locks only files that are open for writing.
   file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_) fail_by_system(path.string() + " cannot be opened", errno);
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
+    timespec times[2] = {};
+    ::clock_gettime(CLOCK_REALTIME, &times[0]);  // a file server's clock may be another one
+    times[1] = times[0];
+    ::futimens(file_.get(), times);
+    return;
+  }
   const int reason = errno;
   require(reason != EWOULDBLOCK || took_over,
           fmt::format("{}: another run is writing here: wait for its end, or choose another --out",
@@ -116,6 +123,14 @@ RunLock::RunLock(const RunDirectory& run, bool took_over) {
 bool RunLock::held(const RunDirectory& run) {
   const Owned<int, ::close, -1> file(::open((run.root() / ".lock").c_str(), O_RDWR | O_CLOEXEC));
   return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+std::uint64_t RunLock::taken_ms(const RunDirectory& run) {
+  struct stat found = {};
+  if (::stat((run.root() / ".lock").c_str(), &found) != 0) return 0;
+  const timespec& at = found.st_mtim;
+  return static_cast<std::uint64_t>(at.tv_sec) * 1000 +
+         static_cast<std::uint64_t>(at.tv_nsec) / 1'000'000;
 }
 
 }  // namespace lockstep::train

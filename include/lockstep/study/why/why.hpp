@@ -44,12 +44,14 @@ struct EndEvidence {
     std::vector<int> missing{};           ///< the ranks that it had lost
     /// Processes that its node's kernel, also of one of these ranks, ended for lack of memory.
     std::uint64_t memory_kills = 0;
+    std::uint64_t time_ms = 0;  ///< since 1970, in whole seconds
   };
   std::optional<observe::StartRecord> start;
   std::optional<observe::EndRecord> end;  ///< of that start
   std::uint64_t steps = 0;
   std::uint64_t last_ms = 0;             ///< when the newest record was written, since 1970
   bool locked = false;                   ///< some process still holds the run
+  std::uint64_t locked_ms = 0;           ///< since when, since 1970
   std::vector<PostMortem> post_mortems;  ///< of that start
   std::string checkpoint;                ///< the newest one's path
 };

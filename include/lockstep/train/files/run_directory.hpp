@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -56,6 +57,8 @@ class RunLock {
   explicit RunLock(const RunDirectory& run, bool took_over = false);
   /// Whether some process has the lock now.
   static bool held(const RunDirectory& run);
+  /// When the lock was taken last, in ms since 1970 by the clock of who took it; 0: never.
+  static std::uint64_t taken_ms(const RunDirectory& run);
 
  private:
   Owned<int, ::close, -1> file_;
