@@ -30,13 +30,13 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
                                                         std::uint64_t since_ms) {
   try {
     const auto json = nlohmann::json::parse(read_text(path));
-    const std::uint64_t time_ms = utc_ms(json.at("time").get<std::string>());
-    if (time_ms + 1000 <= since_ms) return std::nullopt;  // the file has whole seconds
+    const std::uint64_t before_ms = utc_ms(json.at("time").get<std::string>()) + 1000;
+    if (before_ms <= since_ms) return std::nullopt;
     EndEvidence::PostMortem found{.reason = json.at("reason").get<std::string>(),
                                   .leave_out = json.value("leave_out", std::string()),
                                   .told_by = json.value("told_by_rank", 0),
                                   .missing = json.value("missing", std::vector<int>()),
-                                  .time_ms = time_ms};
+                                  .before_ms = before_ms};
     const auto host_of = [&](int rank) {
       return json.at("ranks").at(static_cast<std::size_t>(rank)).at("host").get<std::string>();
     };
@@ -99,8 +99,7 @@ EndEvidence read_end_evidence(const fs::path& path, const observe::Course& cours
   evidence.last_ms = course.newest_ms;
   if (!evidence.end && evidence.start)
     evidence.end = end_in_summary(run.summary(), *evidence.start);
-  evidence.locked = train::RunLock::held(run);
-  evidence.locked_ms = train::RunLock::taken_ms(run);
+  evidence.held_since_ms = train::RunLock::held_since_ms(run);
   const std::uint64_t since_ms = evidence.start ? evidence.start->time_ms : 0;
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();

@@ -141,11 +141,12 @@ Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state)
 /// Whether some process holds the run and has not said that it ends. One that has may still be
 /// there after its launcher, while a file system holds it up.
 bool goes_on(const EndEvidence& evidence) {
-  const auto ends_it = [&](const EndEvidence::PostMortem& one) {
-    return one.time_ms + 1000 > std::max(evidence.locked_ms, evidence.last_ms);
-  };
-  return evidence.locked && !(evidence.end && evidence.end->time_ms >= evidence.locked_ms) &&
-         std::none_of(evidence.post_mortems.begin(), evidence.post_mortems.end(), ends_it);
+  if (!evidence.held_since_ms) return false;
+  if (evidence.end && evidence.end->time_ms >= *evidence.held_since_ms) return false;
+  return std::none_of(evidence.post_mortems.begin(), evidence.post_mortems.end(),
+                      [&](const EndEvidence::PostMortem& one) {
+                        return one.before_ms > std::max(*evidence.held_since_ms, evidence.last_ms);
+                      });
 }
 
 Why without_words(const EndEvidence& evidence, const std::string& slurm_state) {

@@ -115,14 +115,16 @@ void Generation::require_newest() const {
 bool take_over_from_previous_start(const RunDirectory& run, const StartNotice& now,
                                    double patience_s) {
   const auto previous = newest_start(run);
-  if (!previous || now.job.empty() || previous->job != now.job || !RunLock::held(run)) return false;
+  if (!previous || now.job.empty() || previous->job != now.job || !RunLock::held_since_ms(run))
+    return false;
   log::warn(
       fmt::format("{}: an earlier start of job {}, on {}, is still running here and is told to end",
                   run.root().string(), now.job, previous->host));
   StartNotice notice = now;
   notice.step.reset();
   const Generation newer(run, notice);
-  for (const double until_s = now_s() + patience_s; RunLock::held(run) && now_s() < until_s;)
+  for (const double until_s = now_s() + patience_s;
+       RunLock::held_since_ms(run) && now_s() < until_s;)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return true;
 }

@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
@@ -106,10 +106,8 @@ RunLock::RunLock(const RunDirectory& run, bool took_over) {
   file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_) fail_by_system(path.string() + " cannot be opened", errno);
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
-    timespec times[2] = {};
-    ::clock_gettime(CLOCK_REALTIME, &times[0]);  // a file server's clock may be another one
-    times[1] = times[0];
-    ::futimens(file_.get(), times);
+    std::error_code none;  // our own time: a file server's clock may be another one
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), none);
     return;
   }
   const int reason = errno;
@@ -120,17 +118,12 @@ RunLock::RunLock(const RunDirectory& run, bool took_over) {
                         path.string(), std::strerror(reason)));
 }
 
-bool RunLock::held(const RunDirectory& run) {
-  const Owned<int, ::close, -1> file(::open((run.root() / ".lock").c_str(), O_RDWR | O_CLOEXEC));
-  return file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
-std::uint64_t RunLock::taken_ms(const RunDirectory& run) {
-  struct stat found = {};
-  if (::stat((run.root() / ".lock").c_str(), &found) != 0) return 0;
-  const timespec& at = found.st_mtim;
-  return static_cast<std::uint64_t>(at.tv_sec) * 1000 +
-         static_cast<std::uint64_t>(at.tv_nsec) / 1'000'000;
+std::optional<std::uint64_t> RunLock::held_since_ms(const RunDirectory& run) {
+  const std::filesystem::path path = run.root() / ".lock";
+  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    return std::nullopt;
+  return static_cast<std::uint64_t>(stamp_of(file.get(), path).modified_ns) / 1'000'000;
 }
 
 }  // namespace lockstep::train

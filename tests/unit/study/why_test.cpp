@@ -101,14 +101,14 @@ TEST_CASE("a run that left no word was killed, unless Slurm knows more", "[why]"
   CHECK(ending(begun(), "NODE_FAIL") == RunEnding::lost_rank);
   CHECK(ending(EndEvidence{}) == RunEnding::never_began);
   EndEvidence held = begun();
-  held.locked = true;
+  held.held_since_ms = 0;
   CHECK(ending(held) == RunEnding::running);
   held.last_ms = 7'500;
-  held.post_mortems = {{.reason = "1 of 2 ranks missing: rank 1 on n1", .time_ms = 7'000}};
+  held.post_mortems = {{.reason = "1 of 2 ranks missing: rank 1 on n1", .before_ms = 8'000}};
   CHECK(ending(held) == RunEnding::lost_rank);  // its process is still there, but ends
-  held.locked_ms = 8'000;
+  held.held_since_ms = 8'000;
   CHECK(ending(held) == RunEnding::running);  // a newer start has not written its first record
-  held.locked_ms = 6'000;
+  held.held_since_ms = 6'000;
   held.last_ms = 8'000;
   CHECK(ending(held) == RunEnding::running);
   CHECK(why_it_ended(held, "").advice.empty());

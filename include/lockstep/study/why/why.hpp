@@ -44,14 +44,14 @@ struct EndEvidence {
     std::vector<int> missing{};           ///< the ranks that it had lost
     /// Processes that its node's kernel, also of one of these ranks, ended for lack of memory.
     std::uint64_t memory_kills = 0;
-    std::uint64_t time_ms = 0;  ///< since 1970, in whole seconds
+    std::uint64_t before_ms = 0;  ///< it was written before this, since 1970: it has whole seconds
   };
   std::optional<observe::StartRecord> start;
   std::optional<observe::EndRecord> end;  ///< of that start
   std::uint64_t steps = 0;
-  std::uint64_t last_ms = 0;             ///< when the newest record was written, since 1970
-  bool locked = false;                   ///< some process still holds the run
-  std::uint64_t locked_ms = 0;           ///< since when, since 1970
+  std::uint64_t last_ms = 0;  ///< when the newest record was written, since 1970
+  /// Since when some process holds the run, since 1970; empty when none does any more.
+  std::optional<std::uint64_t> held_since_ms;
   std::vector<PostMortem> post_mortems;  ///< of that start
   std::string checkpoint;                ///< the newest one's path
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -55,10 +56,9 @@ class RunLock {
   /// Throws InputError when another run has the lock, unless this one `took_over` from it. If the
   /// file system has no locks, warns and continues.
   explicit RunLock(const RunDirectory& run, bool took_over = false);
-  /// Whether some process has the lock now.
-  static bool held(const RunDirectory& run);
-  /// When the lock was taken last, in ms since 1970 by the clock of who took it; 0: never.
-  static std::uint64_t taken_ms(const RunDirectory& run);
+  /// Since when some process has the lock, in ms since 1970 by that process's clock; empty when
+  /// none has it now.
+  static std::optional<std::uint64_t> held_since_ms(const RunDirectory& run);
 
  private:
   Owned<int, ::close, -1> file_;

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/observe/sink.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "tests/support/folder_fixture.hpp"
 
@@ -37,7 +38,11 @@ TEST_CASE("one run writes in a directory, until it ends", "[run directory]") {
   const Folder folder;
   const RunDirectory run(folder.path);
   for (int again = 0; again < 2; ++again) {
+    CHECK_FALSE(RunLock::held_since_ms(run));
+    const std::uint64_t before_ms = observe::unix_ms();
     const RunLock first(run);
+    CHECK(RunLock::held_since_ms(run) >= before_ms);
+    CHECK(RunLock::held_since_ms(run) <= observe::unix_ms());
     CHECK_THROWS_WITH(RunLock(run),
                       Catch::Contains(folder.path.string() + ": another run is writing here"));
   }
