@@ -209,14 +209,16 @@ bool may_resume(RunEnding ending) {
 }  // namespace
 
 Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state) {
-  Why why;
-  if (evidence.end && evidence.end->status == "finished")
-    why = of_end_record(evidence, slurm_state);
-  else if (goes_on(evidence))
+  const auto ended = [&](const char* status) {
+    return evidence.end && evidence.end->status == status;
+  };
+  const bool finished = ended("finished");
+  if (!finished && goes_on(evidence))
     return {RunEnding::running, fmt::format("it runs: step {} is done", evidence.steps), ""};
-  else if (!evidence.start)
+  Why why;
+  if (!finished && !evidence.start)
     why = {RunEnding::never_began, "no rank of it has begun to train", "see the job's own output"};
-  else if (!evidence.post_mortems.empty() && !(evidence.end && evidence.end->status == "stopped"))
+  else if (!finished && !ended("stopped") && !evidence.post_mortems.empty())
     why = of_post_mortems(evidence, slurm_state);
   else if (evidence.end)
     why = of_end_record(evidence, slurm_state);
