@@ -61,7 +61,7 @@ std::vector<ConfigKey> optim_keys() {
           .needs("optim.rule", is_muon, "they belong to 'muon'"),
       key("optim.rest-lr-factor", &C::optim, &Section::rest_lr_factor,
           "Muon: multiplies the learning rate of what learns by SGD: the first convolution, the "
-          "last layer, batch norms")
+          "last layer, batch norms (with large batches, try 0.1)")
           .within(0, 1000)
           .needs("optim.rule", is_muon, "the rest belongs to 'muon'"),
       key("optim.rest-momentum", &C::optim, &Section::rest_momentum,
