@@ -101,11 +101,17 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.classes = file.texts("classes");
   header.input.mean = file.reals("mean", header.input.channels);
   header.input.stddev = file.reals("stddev", header.input.channels);
-  if (!file.has("exchange")) return header;
-  header.exchange = file.text("exchange");
-  for (const std::string& name : file.names("exchange"))
-    header.exchange_state[name] = file.bytes("exchange/" + name);
+  if (file.has("exchange")) header.exchange = file.text("exchange");
   return header;
+}
+
+std::vector<std::string> list_exchange_state(const std::filesystem::path& path) {
+  const CheckpointReader file(path);
+  return file.has("exchange") ? file.names("exchange") : std::vector<std::string>();
+}
+
+std::string read_exchange_state(const std::filesystem::path& path, const std::string& name) {
+  return CheckpointReader(path).bytes("exchange/" + name);
 }
 
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {

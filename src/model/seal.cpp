@@ -1,7 +1,9 @@
 #include "model/seal.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <fstream>
 
 #include <fmt/core.h>
@@ -29,23 +31,36 @@ int require_known_format(const std::filesystem::path& path, std::string_view beg
   return format;
 }
 
-}  // namespace
-
-std::string user_block(std::string_view hdf5_part, int format) {
-  std::string block = fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, format,
-                                  crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size());
+/// What is before an HDF5 part of this checksum and length.
+std::string user_block_of(std::uint32_t checksum, std::size_t bytes, int format) {
+  std::string block =
+      fmt::format("{}{}\ncrc32c 0x{:08x}\nbytes {}\n", checkpoint_magic, format, checksum, bytes);
   block.resize(user_block_bytes, '\0');
   return block;
 }
 
+}  // namespace
+
+std::string user_block(std::string_view hdf5_part, int format) {
+  return user_block_of(crc32c(hdf5_part.data(), hdf5_part.size()), hdf5_part.size(), format);
+}
+
+/// A file may be larger than memory: it holds the state of all ranks where these differ.
 int verified_format(const std::filesystem::path& path) {
-  const std::string bytes = read_text(path);
-  require(bytes.starts_with(checkpoint_magic),
+  std::string block;
+  std::uint32_t checksum = 0;
+  std::size_t bytes = 0;
+  read_in_pieces(path, [&](std::string_view piece) {
+    const std::size_t head = std::min(user_block_bytes - block.size(), piece.size());
+    block += piece.substr(0, head);
+    piece.remove_prefix(head);
+    checksum = crc32c(piece.data(), piece.size(), checksum);
+    bytes += piece.size();
+  });
+  require(block.starts_with(checkpoint_magic),
           fmt::format("{}: not a lockstep checkpoint", path.string()));
-  const std::string_view all = bytes;
-  const int format = require_known_format(path, all);
-  require(all.size() > user_block_bytes &&
-              all.substr(0, user_block_bytes) == user_block(all.substr(user_block_bytes), format),
+  const int format = require_known_format(path, block);
+  require(bytes > 0 && block == user_block_of(checksum, bytes, format),
           fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
                       path.string()));
   return format;

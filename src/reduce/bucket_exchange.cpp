@@ -63,9 +63,11 @@ SliceRange BucketExchange::updates_after(std::size_t bucket) const {
   return bucket + 1 == buckets_.size() ? SliceRange{0, bucket_of_slice_.size()} : SliceRange{};
 }
 
-void BucketExchange::load(const ExchangeState& state) {
-  require(state.empty(), fmt::format("the exchange '{}' has no state, but here is '{}'", name(),
-                                     state.empty() ? "" : state.begin()->first));
+std::string BucketExchange::load(const SavedState& state) {
+  require(state.names().empty(),
+          fmt::format("the exchange '{}' has no state, but here is '{}'", name(),
+                      state.names().empty() ? "" : state.names().front()));
+  return "";
 }
 
 }  // namespace lockstep::reduce

@@ -23,7 +23,7 @@ class BucketExchange : public Exchange {
   SliceRange updates_after(std::size_t bucket) const override;
   void after_update() override {}
   ExchangeState save(comm::Control&) const override { return {}; }
-  void load(const ExchangeState& state) override;
+  std::string load(const SavedState& state) override;
   std::size_t started() const { return next_; }  ///< buckets whose sum has begun in this step
 
  protected:

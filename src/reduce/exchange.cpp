@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -13,14 +14,29 @@
 
 namespace lockstep::reduce {
 
-void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeState& state,
-                const std::string& origin) {
+SavedState::SavedState(const ExchangeState& in_memory)
+    : read_([&in_memory](const std::string& name) { return in_memory.at(name); }) {
+  for (const auto& [name, bytes] : in_memory) names_.push_back(name);
+}
+
+std::size_t SavedState::count(std::string_view prefix) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(names_, [=](const auto& name) { return name.starts_with(prefix); }));
+}
+
+std::optional<std::string> SavedState::find(const std::string& name) const {
+  if (std::ranges::find(names_, name) == names_.end()) return std::nullopt;
+  return read_(name);
+}
+
+std::string load_state(Exchange& exchange, const std::string& saved_by, const SavedState& state,
+                       const std::string& origin) {
   require(saved_by == exchange.name(),
           fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
                       "exchange of the run (comm.wire, comm.power-sgd, sync.every, sync.gossip)",
                       origin, saved_by, exchange.name()));
   try {
-    exchange.load(state);
+    return exchange.load(state);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}: {}", origin, error.what()));
   }
@@ -63,6 +79,26 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
       return local_bytes(numbers, second_moments);
     case ExchangeKind::gossip:
       return gossip_bytes(numbers, second_moments, gossip.late);
+  }
+  throw Error("this exchange does not exist");
+}
+
+std::size_t saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
+                        const LocalSpec& local, const GossipSpec& gossip) {
+  const std::size_t trained = 2 + (average ? 1U : 0) + (second_moments ? 1U : 0);
+  switch (kind) {
+    case ExchangeKind::exact:
+    case ExchangeKind::bf16:
+    case ExchangeKind::fp16:
+      return 0;
+    case ExchangeKind::int8:
+      return half_bytes(2 * numbers);
+    case ExchangeKind::power_sgd:
+      return power_sgd_bytes(numbers);
+    case ExchangeKind::local:
+      return (trained + (local.outer_momentum > 0 ? 2 : 0)) * numbers * sizeof(float);
+    case ExchangeKind::gossip:
+      return (trained + gossip.late) * numbers * sizeof(float);
   }
   throw Error("this exchange does not exist");
 }

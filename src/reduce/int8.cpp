@@ -25,7 +25,7 @@ std::size_t chunk_size(std::size_t count, std::size_t world) {
   return (each + world - 1) / world * scale_block;
 }
 
-std::string rank_key(std::size_t rank) { return fmt::format("rank-{}", rank); }
+constexpr const char* buckets_key = "buckets";
 
 Vector halves(const backend::DeviceMemory& memory, std::size_t count) {
   return {memory.get(), count, ElementType::bf16, nullptr};
@@ -160,20 +160,31 @@ std::vector<Vector> Int8Exchange::errors() const {
   return all;
 }
 
+/// How many numbers each bucket has: the place of each error follows from that.
+std::string Int8Exchange::describe_buckets() const {
+  std::string all;
+  for (const Part& part : parts_of_buckets_) all += fmt::format("{} ", part.numbers);
+  return all;
+}
+
 ExchangeState Int8Exchange::save(comm::Control& control) const {
-  const auto all = control.gather_at_root(packed(vectors_, errors()), "the exchange's state");
+  std::vector<std::string> all = gather_state(control, packed(vectors_, errors()));
   ExchangeState state;
-  for (std::size_t r = 0; r < all.size(); ++r) state[rank_key(r)] = all[r];
+  if (control.rank() == 0) state[buckets_key] = describe_buckets();
+  for (std::size_t r = 0; r < all.size(); ++r) state[rank_key(r)] = std::move(all[r]);
   return state;
 }
 
-void Int8Exchange::load(const ExchangeState& state) {
-  require_same_ranks(state.size(), world(), name());
+std::string Int8Exchange::load(const SavedState& state) {
+  constexpr std::string_view left_out = "what int8 had left out";
+  const std::size_t saved_by = state.count(rank_prefix);
+  if (saved_by != world()) return of_other_ranks(left_out, saved_by, world());
+  if (state.find(buckets_key) != describe_buckets())
+    return fmt::format("{} (of other buckets: comm.bucket-mb)", left_out);
   const auto mine = state.find(rank_key(rank()));
-  require(mine != state.end() && unpack(vectors_, mine->second, errors()),
-          fmt::format("the state of the exchange '{}' is of another network or other buckets "
-                      "(comm.bucket-mb)",
-                      name()));
+  require(mine && unpack(vectors_, *mine, errors()),
+          fmt::format("the state of the exchange '{}' is of another network", name()));
+  return "";
 }
 
 }  // namespace lockstep::reduce

@@ -74,7 +74,7 @@ class Int8Exchange final : public NarrowExchange {
   std::string note() const override;
   void begin() override;
   ExchangeState save(comm::Control& control) const override;
-  void load(const ExchangeState& state) override;
+  std::string load(const SavedState& state) override;
 
  private:
   struct Ints {
@@ -99,6 +99,7 @@ class Int8Exchange final : public NarrowExchange {
              const backend::Vector& error);
   std::size_t owned(const Part& part) const;
   std::vector<backend::Vector> errors() const;
+  std::string describe_buckets() const;
 
   std::vector<Part> parts_of_buckets_;
   std::size_t added_ = 0;  ///< buckets whose second hop has started in this step

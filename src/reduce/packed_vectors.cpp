@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -41,20 +42,36 @@ bool unpack(backend::Vectors& vectors, std::string_view bytes,
   return true;
 }
 
-std::uint64_t saved_steps(const ExchangeState& state, const std::string& name) {
+std::vector<std::string> gather_state(comm::Control& control, const std::string& mine,
+                                      std::size_t at_once) {
+  constexpr std::string_view phase = "the exchange's state";
+  const std::size_t piece =
+      std::max<std::size_t>(1, at_once / static_cast<std::size_t>(control.world()));
+  const double most = control.max({static_cast<double>(mine.size())}, phase)[0];
+  std::vector<std::string> all;
+  for (std::size_t sent = 0; static_cast<double>(sent) < most; sent += piece) {
+    const auto now = control.gather_at_root(mine.substr(std::min(sent, mine.size()), piece), phase);
+    all.resize(now.size());
+    for (std::size_t rank = 0; rank < now.size(); ++rank) {
+      if (sent == 0 && !now[rank].empty()) all[rank].reserve(static_cast<std::size_t>(most));
+      all[rank] += now[rank];
+    }
+  }
+  return all;
+}
+
+std::string rank_key(std::size_t rank) { return fmt::format("{}{}", rank_prefix, rank); }
+
+std::uint64_t saved_steps(const SavedState& state, const std::string& name) {
   const auto steps = state.find(steps_key);
-  const auto number =
-      steps == state.end() ? std::nullopt : whole_number<std::uint64_t>(steps->second);
+  const auto number = steps ? whole_number<std::uint64_t>(*steps) : std::nullopt;
   require(number.has_value(),
           fmt::format("the state of the exchange '{}' has no number of steps", name));
   return *number;
 }
 
-void require_same_ranks(std::size_t saved_by, std::size_t world, const std::string& name) {
-  require(saved_by == world,
-          fmt::format("the state of the exchange '{}' is of {} ranks, and here are {}: continue "
-                      "with {} ranks, or begin a run with --init",
-                      name, saved_by, world, saved_by));
+std::string of_other_ranks(std::string_view what, std::size_t saved_by, std::size_t world) {
+  return fmt::format("{} (of {} ranks, now {})", what, saved_by, world);
 }
 
 }  // namespace lockstep::reduce

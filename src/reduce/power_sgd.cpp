@@ -22,8 +22,6 @@ namespace {
 constexpr std::size_t hops_apart = 2;
 constexpr const char* columns_key = "columns";
 
-std::string error_key(std::size_t rank) { return fmt::format("rank-{}", rank); }
-
 float* floats_of(const backend::DeviceMemory& memory, std::size_t place) {
   return reinterpret_cast<float*>(memory.get()) + place;
 }
@@ -207,29 +205,33 @@ std::vector<Vector> PowerSgdExchange::columns() const {
 }
 
 ExchangeState PowerSgdExchange::save(comm::Control& control) const {
-  const std::string mine = has_state() ? packed(vectors_, errors()) : "";
-  const auto all = control.gather_at_root(mine, "the exchange's state");
+  std::vector<std::string> all =
+      gather_state(control, has_state() ? packed(vectors_, errors()) : "");
   ExchangeState state;
   if (control.rank() != 0) return state;
   state[steps_key] = std::to_string(steps_);
   for (std::size_t r = 0; r < all.size(); ++r)
-    if (!all[r].empty()) state[error_key(r)] = all[r];
+    if (!all[r].empty()) state[rank_key(r)] = std::move(all[r]);
   const std::string shared = has_state() ? packed(vectors_, columns()) : "";
   if (!shared.empty()) state[columns_key] = shared;
   return state;
 }
 
-void PowerSgdExchange::load(const ExchangeState& state) {
+/// A state of a step before its products began has none: they begin now.
+std::string PowerSgdExchange::load(const SavedState& state) {
   steps_ = saved_steps(state, name());
-  if (!has_state() || errors().empty()) return;
-  require_same_ranks(state.size() - 2, world(), name());
-  const auto mine = state.find(error_key(rank())), shared = state.find(columns_key);
-  require(mine != state.end() && shared != state.end() &&
-              unpack(vectors_, shared->second, columns()) &&
-              unpack(vectors_, mine->second, errors()),
-          fmt::format("the state of the exchange '{}' is of another network or another rank of "
-                      "its products (comm.power-sgd), which here is {}",
-                      name(), how_.rank));
+  const std::size_t saved_by = state.count(rank_prefix);
+  if (!has_state() || errors().empty() || saved_by == 0) return "";
+  const auto fits = [&](const std::optional<std::string>& bytes, const std::vector<Vector>& to) {
+    require(bytes && unpack(vectors_, *bytes, to),
+            fmt::format("the state of the exchange '{}' is of another network or another rank of "
+                        "its products (comm.power-sgd), which here is {}",
+                        name(), how_.rank));
+  };
+  fits(state.find(columns_key), columns());
+  if (saved_by != world()) return of_other_ranks("what PowerSGD had left out", saved_by, world());
+  fits(state.find(rank_key(rank())), errors());
+  return "";
 }
 
 }  // namespace lockstep::reduce

@@ -30,7 +30,7 @@ class PowerSgdExchange final : public NarrowExchange {
   void begin() override;
   void after_update() override { ++steps_; }
   ExchangeState save(comm::Control& control) const override;
-  void load(const ExchangeState& state) override;
+  std::string load(const SavedState& state) override;
 
  private:
   /// A slice of low rank; places in the error, and in its bucket's buffers.

@@ -44,9 +44,12 @@ void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
                                 .placement = parts.spec.nodes.placement(),
                                 .on_gpus = parts.backend.name() == "cuda"});
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
-  // Each rank's own state comes from that of all ranks.
-  reduce::load_state(trainer.exchange(), point.header.exchange, point.header.exchange_state,
-                     point.checkpoint.string());
+  const reduce::SavedState exchange(
+      model::list_exchange_state(point.checkpoint),
+      [&](const std::string& name) { return model::read_exchange_state(point.checkpoint, name); });
+  const std::string left_out = reduce::load_state(trainer.exchange(), point.header.exchange,
+                                                  exchange, point.checkpoint.string());
+  if (!left_out.empty()) start.changes.push_back(left_out);
   start.progress = point.header.progress;
   trainer.continue_after(start.progress.step);
 }
@@ -205,7 +208,11 @@ std::size_t choose_copies(const RunParts& parts) {
   Trainer& trainer = parts.trainer;
   constexpr std::size_t most = 2;
   if (!config.checkpoint.background) return 0;
-  const std::size_t bytes = model::checkpoint_bytes({}, trainer.parameters());
+  // The exchange's state is gathered first.
+  const std::size_t bytes =
+      model::checkpoint_bytes({}, trainer.parameters()) +
+      2 * exchange_state_bytes(config, trainer.network(), parts.spec.grid.replicas.count,
+                               parts.spec.nodes);
   const std::size_t copies =
       copies_within(config.recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
   if (copies == 0 && parts.control.rank() == 0)

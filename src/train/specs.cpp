@@ -206,6 +206,25 @@ reduce::ExchangeKind exchange_of(config::Wire wire) {
   throw Error("a wire that specs do not know");
 }
 
+reduce::ExchangeKind exchange_of(const config::Config& config) {
+  using enum reduce::ExchangeKind;
+  return config.sync.gossip          ? gossip
+         : config.sync.every > 1     ? local
+         : config.comm.power_sgd > 0 ? power_sgd
+                                     : exchange_of(config.comm.wire);
+}
+
+std::size_t exchange_state_bytes(const config::Config& config, const nn::Network& network,
+                                 int replicas, const comm::Nodes& nodes) {
+  const bool by_node = config.sync.every > 1 && config.sync.group == config::SyncGroup::node;
+  const std::size_t parts = by_node ? nodes.count() : static_cast<std::size_t>(replicas);
+  return parts * reduce::saved_bytes(
+                     exchange_of(config), nn::numbers(trained_part(config, network)),
+                     config.optim.ema > 0, optim::has_second_moments(make_formula(config.optim)),
+                     {.outer_momentum = config.sync.outer_momentum},
+                     {.late = config.sync.gossip_late});
+}
+
 nn::Network trained_part(const config::Config& config, const nn::Network& network) {
   const auto last = nn::last_frozen(network, config.freeze);
   return last ? nn::split_frozen(network, *last).trained : network;
@@ -219,10 +238,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
   if (config.tune == config::Switch::on) spec.program.plan_cache = plan_file(config);
   spec.program.writes_plan_cache = replica == 0;
-  spec.exchange = config.sync.gossip          ? reduce::ExchangeKind::gossip
-                  : config.sync.every > 1     ? reduce::ExchangeKind::local
-                  : config.comm.power_sgd > 0 ? reduce::ExchangeKind::power_sgd
-                                              : exchange_of(config.comm.wire);
+  spec.exchange = exchange_of(config);
   spec.norm_ranks = config.model_options.norm_ranks;
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.gossip.late = config.sync.gossip_late;

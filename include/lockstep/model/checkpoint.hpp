@@ -53,7 +53,8 @@ struct CheckpointHeader {
                             ///< meaningful for this number of rows
   bool explains_itself() const { return format > oldest_checkpoint_format; }
   std::string exchange = exact_exchange;  ///< the name of the run's reduce::Exchange
-  std::map<std::string, std::string> exchange_state = {};  ///< its bytes by name; none is empty
+  /// Its bytes by name; none is empty. Only of a file that is written: see list_exchange_state().
+  std::map<std::string, std::string> exchange_state = {};
 };
 
 /// One named tensor of a file, without its values.
@@ -105,6 +106,12 @@ void verify_checkpoint(const std::filesystem::path& path);
 
 /// Verifies, then reads the header.
 CheckpointHeader read_header(const std::filesystem::path& path);
+
+/// The names of the exchange's state in a file that was verified; all of it may not fit into one
+/// rank's memory.
+std::vector<std::string> list_exchange_state(const std::filesystem::path& path);
+/// The bytes of one of them. Throws InputError naming the file.
+std::string read_exchange_state(const std::filesystem::path& path, const std::string& name);
 
 /// Verifies, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);

@@ -13,7 +13,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
@@ -36,6 +39,26 @@ struct SliceRange {
 
 /// An exchange's state in checkpoints: bytes by name, at least one byte each.
 using ExchangeState = std::map<std::string, std::string>;
+
+/// Such a state where it is kept. All ranks' parts together may not fit into one rank's memory, so
+/// each is read only when it is asked for.
+class SavedState {
+ public:
+  using Read = std::function<std::string(const std::string& name)>;
+  SavedState(std::vector<std::string> names, Read read)
+      : names_(std::move(names)), read_(std::move(read)) {}
+  SavedState(const ExchangeState& in_memory);  ///< which must outlive this
+
+  const std::vector<std::string>& names() const { return names_; }
+  /// How many names begin like this.
+  std::size_t count(std::string_view prefix) const;
+  /// Nothing where the name is not there. Throws what reading throws.
+  std::optional<std::string> find(const std::string& name) const;
+
+ private:
+  std::vector<std::string> names_;
+  Read read_;
+};
 
 /// Per step the trainer calls begin(), ready(slice) for each slice in whatever order they become
 /// final, and progress() between backward's pieces. Then, for each bucket in order, it calls
@@ -101,8 +124,10 @@ class Exchange {
   /// What a resume needs for the same bits, complete on rank 0. Not while settled. Collective.
   virtual ExchangeState save(comm::Control& control) const = 0;
   /// `state` is the same on all ranks, as rank 0 saved it; the parameters hold the settled state.
-  /// Throws InputError naming what does not fit.
-  virtual void load(const ExchangeState& state) = 0;
+  /// A part that means nothing here, because the ranks or buckets are others, is left out on all
+  /// ranks, and a phrase says so; empty: the same bits follow. Throws InputError naming what
+  /// does not fit.
+  virtual std::string load(const SavedState& state) = 0;
 };
 
 /// While it lives, all ranks hold the state that stands for all of them. After an exception the
@@ -123,8 +148,8 @@ class Settled {
 
 /// Throws InputError naming both exchanges when `saved_by`, the one that wrote the checkpoint at
 /// `origin`, is not this one; else loads the state. Errors name `origin`.
-void load_state(Exchange& exchange, const std::string& saved_by, const ExchangeState& state,
-                const std::string& origin);
+std::string load_state(Exchange& exchange, const std::string& saved_by, const SavedState& state,
+                       const std::string& origin);
 
 /// Of ExchangeKind::local.
 struct LocalSpec {
@@ -178,6 +203,10 @@ using MakeExchange =
 /// memory count it.
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
                            bool second_moments = false, const GossipSpec& gossip = {});
+
+/// Bytes that each rank, or each group of a local exchange, adds to a checkpoint, at most.
+std::size_t saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
+                        const LocalSpec& local = {}, const GossipSpec& gossip = {});
 
 /// Bytes that travel in an exchange for each byte of gradients in fp32. Throws Error for PowerSGD,
 /// where that depends on the network, and for gossip, which sums nothing.

@@ -65,6 +65,10 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
 optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t steps_per_epoch);
 /// How ranks sum gradients in each step.
 reduce::ExchangeKind exchange_of(config::Wire wire);
+reduce::ExchangeKind exchange_of(const config::Config& config);
+/// Bytes that the exchange adds to a checkpoint, of all ranks together, at most.
+std::size_t exchange_state_bytes(const config::Config& config, const nn::Network& network,
+                                 int replicas, const comm::Nodes& nodes);
 /// From which step on gradients travel as products (reduce::ExchangeKind::power_sgd).
 reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
                                          std::uint64_t steps_per_epoch);

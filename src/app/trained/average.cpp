@@ -116,7 +116,6 @@ int average(Launch& launch, const AverageOptions& asked) {
       first, [&] { return train::reestimate_statistics(mean, *compute.backend, spec); });
 
   header.exchange = model::exact_exchange;
-  header.exchange_state.clear();
   header.network = model::network_text(mean.about.network);
   header.preparation = mean.about.preparation;
   model::write_checkpoint(options.out, header, *result.parameters);

@@ -191,19 +191,23 @@ namespace {
 
 }  // namespace
 
-std::string read_text(const std::filesystem::path& path) {
+void read_in_pieces(const std::filesystem::path& path,
+                    const std::function<void(std::string_view)>& work) {
   // We want the system's reason, and a directory can be opened but not read: hence no stream.
   const FileDescriptor file = open_regular(path);
   if (!file) fail_to_read(path);
-  std::string text;
   char buffer[1 << 16];
-  for (;;) {
-    const std::size_t got = read_all(file.get(), buffer, sizeof buffer);
-    text.append(buffer, got);
-    if (got == sizeof buffer) continue;
-    if (errno != 0) fail_to_read(path);
-    return text;
+  for (std::size_t got = sizeof buffer; got == sizeof buffer;) {
+    got = read_all(file.get(), buffer, sizeof buffer);
+    if (got < sizeof buffer && errno != 0) fail_to_read(path);
+    if (got > 0) work({buffer, got});
   }
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::string text;
+  read_in_pieces(path, [&text](std::string_view piece) { text += piece; });
+  return text;
 }
 
 void make_directories(const std::filesystem::path& path) {

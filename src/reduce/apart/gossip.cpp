@@ -16,8 +16,6 @@ using backend::Vector;
 
 namespace {
 
-std::string rank_key(std::size_t rank) { return fmt::format("rank-{}", rank); }
-
 /// How far the receiver of a step's message is: 1, 2, 4, ... below `world`, one after the other.
 std::size_t distance_in(std::uint64_t step, std::size_t world) {
   return std::size_t{1} << step % static_cast<std::uint64_t>(std::bit_width(world - 1));
@@ -58,13 +56,18 @@ std::string GossipExchange::note() const {
       when);
 }
 
-/// Before the first step all ranks have the same weights.
 void GossipExchange::begin() {
   BucketExchange::begin();
-  const Vector weights = own_.of(Part::weights);
-  if (late_ > 0) vectors_.cast(weights, own_.in(before_));
-  if (steps_ > 0) return;
-  for (const Message& message : messages_) vectors_.cast(weights, own_.in(message.came));
+  if (late_ > 0) vectors_.cast(own_.of(Part::weights), own_.in(before_));
+  if (steps_ == 0) begin_equal();
+}
+
+/// All ranks have the same weights, as if all messages on their way held them, too.
+void GossipExchange::begin_equal() {
+  for (Message& message : messages_) {
+    message.arrived.reset();
+    vectors_.cast(own_.of(Part::weights), own_.in(message.came));
+  }
 }
 
 /// The gradients are divided by the rows of all ranks: times their number they are one rank's.
@@ -151,27 +154,29 @@ std::vector<Vector> GossipExchange::saved() const {
 
 ExchangeState GossipExchange::save(comm::Control& control) const {
   check(!own_.is_settled(), "the exchange is settled");
-  const std::string mine = steps_ > 0 ? packed(vectors_, saved()) : "";
-  const auto all = control.gather_at_root(mine, "the exchange's state");
+  std::vector<std::string> all = gather_state(control, steps_ > 0 ? packed(vectors_, saved()) : "");
   ExchangeState state;
   if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) state[rank_key(rank)] = all[rank];
+    if (!all[rank].empty()) state[rank_key(rank)] = std::move(all[rank]);
   return state;
 }
 
-void GossipExchange::load(const ExchangeState& state) {
+std::string GossipExchange::load(const SavedState& state) {
   steps_ = saved_steps(state, name());
-  if (steps_ == 0) return;
-  require_same_ranks(state.size() - 1, world(), name());
-  for (Message& message : messages_) message.arrived.reset();
+  if (steps_ == 0) return "";
+  begin_equal();
+  const std::size_t saved_by = state.count(rank_prefix);
+  if (saved_by != world())
+    return of_other_ranks("each rank's own weights, which begin at their mean", saved_by, world());
   const auto mine = state.find(rank_key(static_cast<std::size_t>(communicator_.rank())));
-  require(mine != state.end() && unpack(vectors_, mine->second, saved()),
+  require(mine && unpack(vectors_, *mine, saved()),
           fmt::format("the state of the exchange '{}' is of another network, or of messages that "
                       "are added another number of steps later (sync.gossip-late), which here is "
                       "{}",
                       name(), late_));
   parts_.parameters.weights_changed();
+  return "";
 }
 
 }  // namespace lockstep::reduce

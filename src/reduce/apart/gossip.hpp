@@ -45,7 +45,7 @@ class GossipExchange final : public BucketExchange {
   void settle() override;
   void unsettle() override { own_.unsettle(); }
   ExchangeState save(comm::Control& control) const override;
-  void load(const ExchangeState& state) override;
+  std::string load(const SavedState& state) override;
 
  private:
   /// What this rank sent in a step, and what came from the other one.
@@ -61,6 +61,7 @@ class GossipExchange final : public BucketExchange {
   /// Of the messages that are on their way, the oldest first; they have come.
   std::vector<backend::Vector> on_their_way() const;
   void await(const Message& message) const;
+  void begin_equal();
   void lengthen_step();
   void send(std::uint64_t step);
   void mix(const Message& message);

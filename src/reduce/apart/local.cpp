@@ -13,7 +13,8 @@ using backend::Vector;
 
 namespace {
 
-std::string group_key(int group) { return fmt::format("group-{}", group); }
+constexpr const char* group_prefix = "group-";
+std::string group_key(int group) { return fmt::format("{}{}", group_prefix, group); }
 
 }  // namespace
 
@@ -55,8 +56,12 @@ std::string LocalExchange::note() const {
 
 void LocalExchange::begin() {
   summing().begin();
-  if (how_.outer_momentum > 0 && steps_ == how_.from_step)
-    vectors_.cast(own_.of(Part::weights), own_.in(agreed_));
+  if (steps_ == how_.from_step) begin_equal();
+}
+
+/// All groups have the same weights.
+void LocalExchange::begin_equal() {
+  if (how_.outer_momentum > 0) vectors_.cast(own_.of(Part::weights), own_.in(agreed_));
 }
 
 /// A group's sum is divided by the rows of all ranks: as if the other groups had given the same.
@@ -64,7 +69,7 @@ void LocalExchange::wait(std::size_t bucket) {
   summing().wait(bucket);
   if (!is_local()) return;
   const Bucket& done = buckets()[bucket];
-  const float groups = static_cast<float>(world()) / static_cast<float>(group_->world());
+  const float groups = static_cast<float>(world()) / static_cast<float>(group_size());
   vectors_.scale(groups, own_.of(Part::gradients, done.offset, done.size));
 }
 
@@ -125,23 +130,32 @@ ExchangeState LocalExchange::save(comm::Control& control) const {
   const bool tells = differs() && group_->rank() == 0;
   const std::string mine = tells ? packed(vectors_, saved()) : "";
   const auto groups = control.gather_at_root(std::to_string(how_.group), "groups");
-  const auto all = control.gather_at_root(mine, "the exchange's state");
+  std::vector<std::string> all = gather_state(control, mine);
   ExchangeState state;
   if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) state[group_key(std::stoi(groups[rank]))] = all[rank];
+    if (!all[rank].empty()) state[group_key(std::stoi(groups[rank]))] = std::move(all[rank]);
   return state;
 }
 
-void LocalExchange::load(const ExchangeState& state) {
+/// A state of a step before groups trained apart has none of theirs: they begin now.
+std::string LocalExchange::load(const SavedState& state) {
   steps_ = saved_steps(state, name());
-  if (!differs()) return;
+  if (!differs()) return "";
+  begin_equal();
+  const std::size_t saved_by = state.count(group_prefix), groups = world() / group_size();
+  if (saved_by == 0) return "";
+  if (saved_by != groups)
+    return fmt::format("each group's own weights, which begin at their mean (of {} groups, now {})",
+                       saved_by, groups);
   const auto mine = state.find(group_key(how_.group));
-  require(mine != state.end() && unpack(vectors_, mine->second, saved()),
-          fmt::format("the state of the exchange 'local' is of {} groups, or of another network or "
-                      "outer momentum, and this is group {}: continue on as many nodes",
-                      state.size() - 1, how_.group));
+  require(mine && unpack(vectors_, *mine, saved()),
+          fmt::format("the state of the exchange '{}' is of another network, or of a run that "
+                      "keeps other things for each group: keep sync.outer-momentum and optim.ema "
+                      "as they were",
+                      name()));
   parts_.parameters.weights_changed();
+  return "";
 }
 
 }  // namespace lockstep::reduce

@@ -44,7 +44,7 @@ class LocalExchange final : public Exchange {
   void settle() override;
   void unsettle() override { own_.unsettle(); }
   ExchangeState save(comm::Control& control) const override;
-  void load(const ExchangeState& state) override;
+  std::string load(const SavedState& state) override;
 
  private:
   bool is_local() const { return steps_ >= how_.from_step; }  ///< the step that is next, or runs
@@ -52,8 +52,10 @@ class LocalExchange final : public Exchange {
   bool differs() const { return steps_ > how_.from_step; }
   ExactExchange& summing() { return is_local() ? in_group_ : everywhere_; }
   std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
+  std::size_t group_size() const { return static_cast<std::size_t>(group_->world()); }
   const nn::ArenaLayout& layout() const { return parts_.parameters.layout(); }
   std::vector<backend::Vector> saved() const;
+  void begin_equal();
   void agree();
   void step_outwards();
 

@@ -69,7 +69,9 @@ Decided decide(const StartSetting& setting) {
                  .second_moments = optim::has_second_moments(trainer.formula),
                  .update_bytes = trainer.program.update_bytes,
                  .exchange_bytes = trainer.program.exchange_bytes,
-                 .checkpoints = true},
+                 .checkpoints = true,
+                 .exchange_state_bytes = exchange_state_bytes(
+                     spec.config, trainer.network, spec.grid.replicas.count, spec.nodes)},
                 setting.control);
   return {std::move(decisions), std::move(two_level)};
 }

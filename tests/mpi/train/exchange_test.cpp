@@ -6,6 +6,7 @@
 #include <random>
 
 #include "lockstep/device/host_stream.hpp"
+#include "reduce/packed_vectors.hpp"
 #include "tests/support/harness/mpi_world.hpp"
 
 using namespace lockstep;
@@ -54,4 +55,22 @@ TEST_CASE("slices that become final in a different order on each rank give the e
     }
     REQUIRE(on_every_rank(right));
   }
+}
+
+TEST_CASE("a state comes to rank 0 in pieces, however long each rank's part is",
+          "[mpi][exchange]") {
+  const auto control = world().make_control(30);
+  const auto part_of = [](int rank) {
+    return std::string(rank == 1 ? 0 : 100 + 7 * static_cast<std::size_t>(rank),
+                       static_cast<char>('a' + rank));
+  };
+  for (const std::size_t at_once : {1, 50, 1000}) {
+    const auto all = gather_state(*control, part_of(control->rank()), at_once);
+    bool right =
+        all.size() == static_cast<std::size_t>(control->rank() == 0 ? control->world() : 0);
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      right = right && all[rank] == part_of(static_cast<int>(rank));
+    CHECK(on_every_rank(right));
+  }
+  CHECK(gather_state(*control, "").empty());
 }

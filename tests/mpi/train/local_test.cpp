@@ -111,7 +111,34 @@ TEST_CASE("k steps + save + k steps = 2k steps between agreements, bit for bit, 
   }
 }
 
-TEST_CASE("a state of other groups is an error that names it", "[mpi][exchange]") {
+TEST_CASE("groups begin at their mean where the state is of other groups, or of a step before any",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() == 1) return;
+  const auto make = [&](float momentum) {
+    return ranks.alone({.every = 2, .outer_momentum = momentum});
+  };
+  for (const float momentum : {0.0f, 0.9f}) {
+    Trainer saving = make(momentum);
+    ranks.steps(saving, 0, 3);
+    SavedTrainer saved = save(saving, *ranks.control);
+    const auto resumed = [&] {  // one agreement later, at a learning rate of 0
+      Trainer trainer = make(momentum);
+      load(trainer, saved, 3);
+      ranks.steps(trainer, 3, 4, 0);
+      return learned_values(trainer, Part::weights);
+    };
+    const reduce::Settled settled(saving.exchange());
+    const std::vector<float> mean = learned_values(saving, Part::weights);
+    saved.state["group-77"] = "of one more group";
+    CHECK(on_every_rank(distance(resumed(), mean) < 1e-6));
+    std::erase_if(saved.state, [](const auto& one) { return one.first != "steps"; });
+    CHECK(on_every_rank(distance(resumed(), mean) < 1e-6));
+  }
+}
+
+TEST_CASE("a state of other groups is told; one that does not fit is an error that names keys",
+          "[mpi][exchange]") {
   Ranks ranks;
   Trainer trainer = ranks.alone({.every = 2});
   const auto refuses = [&](const reduce::ExchangeState& state, const std::string& word) {
@@ -119,6 +146,14 @@ TEST_CASE("a state of other groups is an error that names it", "[mpi][exchange]"
                       Catch::StartsWith("some.h5") && Catch::Contains(word));
   };
   refuses({}, "no number of steps");
-  refuses({{"steps", "5"}}, "of 0 groups");
-  refuses({{"steps", "5"}, {"group-0", "ab"}, {"group-1", "ab"}}, "continue on as many nodes");
+  reduce::ExchangeState state{{"steps", "5"}};
+  const auto told = [&] {
+    return reduce::load_state(trainer.exchange(), "local", state, "some.h5");
+  };
+  CHECK(told().empty());
+  for (std::size_t g = 0; g < ranks.size(); ++g) state["group-" + std::to_string(g)] = "ab";
+  refuses(state, "sync.outer-momentum and optim.ema");
+  state["group-" + std::to_string(ranks.size())] = "ab";
+  CHECK_THAT(told(), Catch::EndsWith("begin at their mean (of " + std::to_string(ranks.size() + 1) +
+                                     " groups, now " + std::to_string(ranks.size()) + ")"));
 }

@@ -186,18 +186,20 @@ reduce::ExchangeState DelayedAverage::save(comm::Control& control) const {
   return state;
 }
 
-void DelayedAverage::load(const reduce::ExchangeState& state) {
-  require(state.size() == world(),
-          fmt::format("the exchange's state is of {} rank(s), not of {}", state.size(), world()));
+std::string DelayedAverage::load(const reduce::SavedState& state) {
+  require(state.names().size() == world(),
+          fmt::format("the exchange's state is of {} rank(s), not of {}", state.names().size(),
+                      world()));
   const auto mine = state.find(rank_key(parts_.communicator.rank()));
   constexpr std::size_t head = 21;
-  const std::string bytes = mine == state.end() ? "" : mine->second;
+  const std::string bytes = mine.value_or("");
   require(bytes.size() > head && reduce::unpack(vectors_, bytes.substr(head), saved()),
           "the exchange's state is another network's");
   steps_ = std::stoull(bytes.substr(0, 20));
   pending_ = bytes[20] == '1';
   if (pending_) arrived_ = parts_.communicator.network().record();
   parts_.parameters.weights_changed();
+  return "";
 }
 
 }  // namespace lockstep::test

@@ -39,7 +39,7 @@ class DelayedAverage final : public reduce::Exchange {
   void settle() override;
   void unsettle() override;
   reduce::ExchangeState save(comm::Control& control) const override;
-  void load(const reduce::ExchangeState& state) override;
+  std::string load(const reduce::SavedState& state) override;
 
  private:
   /// A buffer of a whole part of the arena.

@@ -172,15 +172,17 @@ TEST_CASE("the exact exchange has nothing to say, nothing to settle and no state
   CHECK((f.gradients == before && f.mirror.calls.empty()));
   comm::LoneControl control;
   CHECK(f.exchange.save(control).empty());
-  CHECK_NOTHROW(load_state(f.exchange, model::CheckpointHeader().exchange, {}, "step-7.h5"));
-  CHECK_THROWS_WITH(load_state(f.exchange, "exact", {{"error", "bytes"}}, "step-7.h5"),
+  CHECK_NOTHROW(
+      load_state(f.exchange, model::CheckpointHeader().exchange, ExchangeState(), "step-7.h5"));
+  const ExchangeState other{{"error", "bytes"}};
+  CHECK_THROWS_WITH(load_state(f.exchange, "exact", other, "step-7.h5"),
                     Catch::Contains("step-7.h5: ") && Catch::Contains("'error'"));
 }
 
 TEST_CASE("a checkpoint of another exchange is an error that names both and the file",
           "[exchange]") {
   Fixture f;
-  CHECK_THROWS_WITH(load_state(f.exchange, "local", {}, "step-7.h5"),
+  CHECK_THROWS_WITH(load_state(f.exchange, "local", ExchangeState(), "step-7.h5"),
                     Catch::Contains("step-7.h5 was written with the exchange 'local'") &&
                         Catch::Contains("this run has 'exact'"));
 }

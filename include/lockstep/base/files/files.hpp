@@ -76,6 +76,11 @@ Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more
 /// when it is there, and is neither a regular file nor a folder.
 void require_regular(const std::filesystem::path& path);
 
+/// Calls work(bytes) for one piece of the file after the other, each as long as the first but the
+/// last. Throws InputError naming the path and the reason.
+void read_in_pieces(const std::filesystem::path& path,
+                    const std::function<void(std::string_view)>& work);
+
 /// The whole file as text. Throws InputError naming the path and the reason.
 std::string read_text(const std::filesystem::path& path);
 
