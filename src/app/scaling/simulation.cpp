@@ -19,9 +19,10 @@ namespace {
 constexpr double usual_bucket_mb = 25;
 constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
 
-/// `wire` is as comm.wire.
-double wire_share_of(const std::string& wire) {
-  return reduce::wire_share(train::exchange_of(parse_choice<config::Wire>(wire, "--wire")));
+/// Throws InputError naming the file where that was not measured.
+void require_gathers(const study::CommFigures& figures, const std::string& file) {
+  require(figures.verbs.contains("all-gather"),
+          file + ": has no all-gather: measure it by bench comm");
 }
 
 study::CommFigures read_comm(const std::string& file) {
@@ -48,7 +49,9 @@ Simulation::Simulation(const SimulateOptions& options)
   per_node = options.per_node > 0 ? options.per_node : machine.devices_per_node;
   bucket_mb =
       options.bucket_mb > 0 ? options.bucket_mb : machine.bucket_mb.value_or(usual_bucket_mb);
-  wire_share = wire_share_of(options.wire);
+  wire = train::exchange_of(parse_choice<config::Wire>(options.wire, "--wire"));
+  wire_share = reduce::wire_share(wire);
+  if (measured && wire == reduce::ExchangeKind::int8) require_gathers(*measured, options.comm);
   sync_every = options.sync_every;
   norm_ranks = options.norm_ranks;
   if (options.gossip) gossip_late = options.gossip_late;
@@ -81,8 +84,7 @@ void Simulation::check_norms(const std::string& comm) const {
   require(static_cast<std::size_t>(measured->ranks) == norm_ranks,
           fmt::format("{}: {} was measured with {} ranks, and says nothing about groups of others",
                       asked, comm, measured->ranks));
-  require(measured->verbs.contains("all-gather"),
-          comm + ": has no all-gather: measure it by bench comm");
+  require_gathers(*measured, comm);
 }
 
 /// Two sums of a half of what travels, as if all buckets became smaller alike.
@@ -109,6 +111,9 @@ double Simulation::gossip_exposed_ms(const study::Layout& layout, std::size_t nu
 
 study::ReduceCost Simulation::sum_cost(const study::Layout& layout, double bytes) const {
   if (layout.ranks == 1 || gossip_late) return {};
+  if (wire == reduce::ExchangeKind::int8)
+    return measured ? study::int8_cost(*measured, bytes)
+                    : study::int8_cost(machine.network, layout, bytes);
   const double sent = wire_share * bytes / sums;
   study::ReduceCost one = measured ? study::all_reduce_cost(*measured, sent)
                                    : study::all_reduce_cost(machine.network, layout, sent);

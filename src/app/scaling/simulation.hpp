@@ -7,6 +7,7 @@
 
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/nn/network.hpp"
+#include "lockstep/reduce/exchange.hpp"
 #include "lockstep/study/machine/machine.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
 
@@ -38,6 +39,7 @@ struct Simulation {
   std::optional<study::CommFigures> measured;
   std::size_t per_node = 1;
   double bucket_mb = 0;
+  reduce::ExchangeKind wire = reduce::ExchangeKind::exact;
   double wire_share = 1;       ///< of the bytes in fp32
   double sums = 1;             ///< that follow each other for a bucket
   double compress_gb_s = 0;    ///< what makes the bytes fewer; 0: takes no time

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/study/machine/machine.hpp"
 #include "lockstep/study/machine/nccl_table.hpp"
@@ -27,19 +28,27 @@ double tree_bus_share(std::size_t protocol) {
 
 struct Case {
   double ranks, nodes, per_node;
+  double hops = 2;  // of a ring: 1 for an all-gather
 };
 
+Case case_of(const Layout& layout) {
+  return {.ranks = static_cast<double>(layout.ranks),
+          .nodes = static_cast<double>(layout.nodes()),
+          .per_node = static_cast<double>(std::min(layout.ranks, layout.per_node))};
+}
+
 NcclChoice ring(const NetworkProfile& network, const Case& at, std::size_t protocol, double bytes) {
-  const double steps = 2 * (at.ranks - 1), between = 2 * (at.nodes - 1);
+  const double steps = at.hops * (at.ranks - 1), between = at.hops * (at.nodes - 1);
   const double overhead = protocol == 2 ? 3 * host_overhead_us : host_overhead_us;
   double latency = ring_base[protocol] +
                    (steps - between) * std::max(ring_nvlink[protocol], overhead) +
                    between * ring_net[protocol];
-  const bool plateau = at.nodes > 1 && protocol == 2 && bytes >= at.ranks / 16 * 65536;
+  const bool plateau =
+      at.hops == 2 && at.nodes > 1 && protocol == 2 && bytes >= at.ranks / 16 * 65536;
   if (plateau) latency *= ring_plateau;
   const double bus = at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
                                   : network.inside_gb_per_s;
-  return {"AllReduce", "Ring", protocols[protocol], latency,
+  return {at.hops == 2 ? "AllReduce" : "AllGather", "Ring", protocols[protocol], latency,
           bus * ring_share(protocol) * at.ranks / steps};
 }
 
@@ -53,14 +62,15 @@ NcclChoice tree(const NetworkProfile& network, const Case& at, std::size_t proto
 
 double nccl_s(const NetworkProfile& network, const Case& at, double bytes) {
   double best = std::numeric_limits<double>::infinity();
-  for (std::size_t p = 0; p < protocols.size(); ++p)
-    for (const NcclChoice& one : {ring(network, at, p, bytes), tree(network, at, p)})
-      best = std::min(best, seconds_of(one, bytes));
+  for (std::size_t p = 0; p < protocols.size(); ++p) {
+    best = std::min(best, seconds_of(ring(network, at, p, bytes), bytes));
+    if (at.hops == 2) best = std::min(best, seconds_of(tree(network, at, p), bytes));
+  }
   return best;
 }
 
 double ring_s(const NetworkProfile& network, const Case& at, double bytes) {
-  const double steps = 2 * (at.ranks - 1), between = at.nodes > 1 ? 2 * (at.nodes - 1) : 0;
+  const double steps = at.hops * (at.ranks - 1), between = at.hops * (at.nodes - 1);
   const double bus = at.nodes > 1 ? std::min(network.node_gb_per_s, network.inside_gb_per_s)
                                   : network.inside_gb_per_s;
   return ((steps - between) * network.inside_latency_us + between * network.latency_us) * 1e-6 +
@@ -80,13 +90,34 @@ ReduceCost direct(const NetworkProfile& network, const Case& at, double bytes) {
   return {across + messages, 2 * network.latency_us * 1e-6 + inside};
 }
 
+/// Each rank sends each other one its part of `bytes` bytes: no sum inside of a node makes what
+/// leaves it less. Seconds.
+double trade_s(const NetworkProfile& network, const Case& at, double bytes) {
+  const double part = bytes / at.ranks, away = at.ranks - at.per_node;
+  return std::max((at.per_node - 1) * part / (network.inside_gb_per_s * 1e9),
+                  at.per_node * away * part / (network.node_gb_per_s * 1e9));
+}
+
+double message_latency_s(const NetworkProfile& network, bool alone) {
+  if (network.by == SumBy::nccl)
+    return 1e-6 * (ring_base.back() + (alone ? ring_nvlink.back() : ring_net.back()));
+  return 1e-6 * (alone ? network.inside_latency_us : network.latency_us);
+}
+
+/// Bytes in int8 of that many in float.
+struct Int8Bytes {
+  explicit Int8Bytes(double floats)
+      : values(floats / 4),
+        scales(floats / static_cast<double>(backend::arithmetic::scale_block)) {}
+  double all() const { return values + scales; }
+  double values, scales;
+};
+
 }  // namespace
 
 ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
   if (layout.ranks <= 1) return {};
-  const Case at{.ranks = static_cast<double>(layout.ranks),
-                .nodes = static_cast<double>(layout.nodes()),
-                .per_node = static_cast<double>(std::min(layout.ranks, layout.per_node))};
+  const Case at = case_of(layout);
   const double sent = bytes * network.value_bytes / 4;
   switch (network.by) {
     case SumBy::nccl:
@@ -97,6 +128,21 @@ ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, 
       return direct(network, at, sent);
   }
   throw Error("a way to sum without a formula");
+}
+
+ReduceCost int8_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  if (layout.ranks <= 1) return {};
+  Case at = case_of(layout);
+  const Int8Bytes sent(bytes);
+  const double traded_s = trade_s(network, at, sent.all());
+  const double latency_s = message_latency_s(network, at.nodes <= 1);
+  if (network.by == SumBy::direct)  // which gathers as it trades
+    return {2 * traded_s + 4 * (at.ranks - 1) * network.message_us * 1e-6, 2 * latency_s};
+  at.hops = 1;
+  const auto gathered_s = network.by == SumBy::nccl ? nccl_s : ring_s;
+  return {latency_s + traded_s + gathered_s(network, at, sent.values) +
+              gathered_s(network, at, sent.scales),
+          0};
 }
 
 ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
@@ -110,10 +156,7 @@ ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double
     const double stay_s = alone || distance < on_node ? inside_s : 0;
     busy_s += std::max(stay_s, leaving * bytes / (network.node_gb_per_s * 1e9));
   }
-  double latency_us = alone ? network.inside_latency_us : network.latency_us;
-  if (network.by == SumBy::nccl)
-    latency_us = ring_base.back() + (alone ? ring_nvlink.back() : ring_net.back());
-  return {busy_s / distances + 1e-6 * network.message_us, 1e-6 * latency_us};
+  return {busy_s / distances + 1e-6 * network.message_us, message_latency_s(network, alone)};
 }
 
 double gather_s(const NetworkProfile& network, const Layout& layout, std::size_t group,
@@ -136,6 +179,20 @@ ReduceCost all_reduce_cost(const CommFigures& measured, double bytes) {
   if (queued == measured.verbs.end()) return {seconds, 0};
   const double busy = std::min(seconds, seconds_of(queued->second, bytes));
   return {busy, seconds - busy};
+}
+
+/// A trade's messages are those of a gather by ranks on CPUs; NCCL gathers by rings, over which
+/// each byte leaves a node once.
+ReduceCost int8_cost(const CommFigures& measured, double bytes) {
+  const auto gather = measured.verbs.find("all-gather");
+  check(gather != measured.verbs.end(), "the figures have no all-gather");
+  if (measured.ranks <= 1) return {};
+  const auto gathered_s = [&](double part) { return seconds_of(gather->second, part); };
+  const double ranks = measured.ranks, per_node = ranks / measured.nodes;
+  const double more =
+      measured.transport == "NCCL" ? std::max(1.0, per_node * (ranks - per_node) / (ranks - 1)) : 1;
+  const Int8Bytes sent(bytes);
+  return {gathered_s(more * sent.all()) + gathered_s(sent.values) + gathered_s(sent.scales), 0};
 }
 
 }  // namespace lockstep::study

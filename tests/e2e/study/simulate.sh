@@ -27,8 +27,9 @@ verdict $? 'a deeper network, more bits, more rows and a single bucket make a st
 # exposed OPTION...: ms of sums that backward does not hide, on 4 nodes of fast ranks at 1 Gb/s.
 sed -e 's/^node-gb-per-s .*/node-gb-per-s = 0.125/' -e 's/^row-ms .*/row-ms = 0.5/' \
   "$machines/cpu-100gbe.toml" >slow.toml
+on=(--ranks 4 --per-node 1)
 exposed() {
-  "$LOCKSTEP" simulate --machine slow.toml --ranks 4 --per-node 1 --json one.json "$@" >/dev/null &&
+  "$LOCKSTEP" simulate --machine slow.toml "${on[@]}" --json one.json "$@" >/dev/null &&
     python3 -c 'import json; print(json.load(open("one.json"))["points"][-1]["exposed_comm_ms"])'
 }
 fp32=$(exposed) && bf16=$(exposed --wire bf16) && int8=$(exposed --wire int8) &&
@@ -36,6 +37,13 @@ fp32=$(exposed) && bf16=$(exposed --wire bf16) && int8=$(exposed --wire int8) &&
   awk -v a="$fp32" -v b="$bf16" -v c="$int8" -v d="$rare" \
     'BEGIN { exit !(a > 1.8 * b && a > 3 * c && a > 0.8 * 8 * d && c > 0 && d > 0) }'
 verdict $? 'at 1 Gb/s bf16 shortens what is exposed by 1.8, int8 by 3, and agreeing every 8 steps by 6.4'
+
+# Of 32 ranks int8 sends 7 times as much over a node's link as with a rank a node.
+on=(--ranks 32 --per-node 8)
+crowded=$(exposed --wire int8) && whole=$(exposed) &&
+  awk -v a="$int8" -v b="$crowded" -v c="$whole" 'BEGIN { exit !(b > 7 * a && b > 1.8 * c) }'
+verdict $? 'of 8 ranks a node each sends its int8 over the link: dearer than fp32 over two levels'
+on=(--ranks 4 --per-node 1)
 
 products=$(exposed --power-sgd 2 --power-sgd-gb-s 1e6) &&
   costly=$(exposed --power-sgd 2 --power-sgd-gb-s 1) &&

@@ -108,6 +108,36 @@ TEST_CASE("two levels send each byte across nodes 2 (nodes - 1) / nodes times", 
   CHECK(slower.delay_s - cost.delay_s == Approx(200e-6));
 }
 
+TEST_CASE("int8 has one level: each rank of a node sends its bytes over the node's link",
+          "[machine]") {
+  NetworkProfile network = parse_machine(smallest, "x").network;
+  const double share = 0.25 + 1.0 / 256;  // a scale for each 256
+  CHECK(int8_cost(network, {4, 1}, 1e9).busy_s == Approx(1.5 * share));
+  // Each of a node's two ranks sends an eighth to six ranks elsewhere, twice.
+  CHECK(int8_cost(network, {8, 2}, 1e9).busy_s == Approx(2 * 2 * 6 / 8.0 * share));
+  CHECK(int8_cost(network, {8, 8}, 1e9).busy_s ==
+        Approx(2 * 7 / 8.0 * share / network.inside_gb_per_s));
+  CHECK(int8_cost(network, {1, 1}, 1e9).busy_s == 0);
+  const ReduceCost cost = int8_cost(network, {8, 2}, 1e9);
+  network.latency_us = 100;
+  network.message_us = 10;
+  const ReduceCost slower = int8_cost(network, {8, 2}, 1e9);
+  CHECK(slower.busy_s - cost.busy_s == Approx(4 * 7 * 10e-6));  // values and scales, in two hops
+  CHECK(slower.delay_s - cost.delay_s == Approx(200e-6));
+}
+
+TEST_CASE("with NCCL int8's first hop is of each rank, its second one a ring", "[machine]") {
+  const NetworkProfile network = profile("dgx-a100-hdr").network;
+  const auto s = [&](std::size_t per_node, double bytes) {
+    return int8_cost(network, {64, per_node}, bytes).busy_s;
+  };
+  const double share = 0.25 + 1.0 / 256, bytes = 100e9;
+  const double link_s = share * bytes / (network.node_gb_per_s * 1e9);
+  CHECK(s(1, bytes) == Approx(2 * 63 / 64.0 * link_s).epsilon(0.01));
+  CHECK(s(8, bytes) == Approx((8 * 56 / 64.0 + 63 / 64.0) * link_s).epsilon(0.01));
+  CHECK(s(8, 4096) > 3 * 10e-6);  // three launches, of which two are gathers
+}
+
 TEST_CASE("weights that ranks push leave a node where their receiver is on another one",
           "[machine]") {
   NetworkProfile network = parse_machine(smallest, "x").network;
@@ -168,4 +198,17 @@ TEST_CASE("measured figures cost what was measured, alone and queued", "[machine
   const ReduceCost cost = all_reduce_cost(figures, 1e6);
   CHECK(cost.busy_s == Approx(1.2e-3));
   CHECK(cost.delay_s == Approx(0.8e-3));
+}
+
+TEST_CASE("int8 by measured figures is two gathers; over NCCL a node's ranks send more at first",
+          "[machine]") {
+  CommFigures figures{
+      .ranks = 8, .nodes = 2, .transport = "two-level, MPI", .verbs = {}, .nccl = {}};
+  std::vector<CommPoint> points;
+  for (double bytes = 256; bytes < 3e9; bytes *= 2) points.push_back({bytes, bytes / 1e9});
+  figures.verbs["all-gather"] = figures_of(points);
+  const double share = 0.25 + 1.0 / 256;
+  CHECK(int8_cost(figures, 1e9).busy_s == Approx(2 * share));
+  figures.transport = "NCCL";
+  CHECK(int8_cost(figures, 1e9).busy_s == Approx((1 + 4 * 4 / 7.0) * share));
 }

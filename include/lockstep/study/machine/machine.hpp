@@ -72,6 +72,13 @@ ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, 
 /// The same by what `bench comm` measured with as many ranks.
 ReduceCost all_reduce_cost(const CommFigures& measured, double bytes);
 
+/// A sum of `bytes` bytes of gradients in float as reduce::ExchangeKind::int8 makes it, over one
+/// level: each rank sends each other one its part, then all gather the sums, both with their scales
+/// apart. So a node sends what each of its ranks sends. Pure.
+ReduceCost int8_cost(const NetworkProfile& network, const Layout& layout, double bytes);
+/// The same by `bench comm`'s all-gather, which the figures must have.
+ReduceCost int8_cost(const CommFigures& measured, double bytes);
+
 /// Each rank sends `bytes` bytes to the rank 1, 2, 4, ... places after it (reduce::ExchangeKind::
 /// gossip): the mean of these distances. Between nodes, a node's ranks share its rate. Pure.
 ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes);
