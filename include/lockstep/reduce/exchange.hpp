@@ -90,8 +90,8 @@ class Exchange {
   virtual std::string note() const { return ""; }
   /// Whether each step puts the same work into the streams, so that a device may record it.
   virtual bool repeats() const { return true; }
-  /// In how many steps all ranks must meet: a run adds up what its steps were like that rarely, and
-  /// may be asked to stop that much earlier than it does.
+  /// In how many steps from here all ranks must meet next: a run adds up what its steps were like
+  /// that rarely, and may be asked to stop that much earlier than it does. Asked between steps.
   virtual std::size_t meets_every() const { return 1; }
   virtual const std::vector<Bucket>& buckets() const = 0;
 

@@ -39,7 +39,7 @@ class GossipExchange final : public BucketExchange {
   ~GossipExchange() override;
   std::string note() const override;
   bool repeats() const override { return false; }
-  std::size_t meets_every() const override { return late_ == 0 ? 1 : 8; }
+  std::size_t meets_every() const override { return late_ == 0 ? 1 : most_steps_apart; }
   void begin() override;
   void after_update() override;
   void settle() override;

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "reduce/packed_vectors.hpp"
@@ -52,6 +54,13 @@ std::string LocalExchange::note() const {
       "groups of {} ranks agree on their weights every {} steps{}{}; between that they differ, and "
       "their mean is evaluated and saved",
       group_->world(), how_.every, begins, outer);
+}
+
+/// With a loss scale groups meet in each step anyway; else at the next agreement, or before.
+std::size_t LocalExchange::meets_every() const {
+  if (!is_local() || loss_scale_) return 1;
+  const std::uint64_t left = how_.every - (steps_ - how_.from_step) % how_.every;
+  return std::min<std::uint64_t>(most_steps_apart, left);
 }
 
 void LocalExchange::begin() {

@@ -31,6 +31,7 @@ class LocalExchange final : public Exchange {
   std::string name() const override { return choice_name(ExchangeKind::local); }
   std::string note() const override;
   bool repeats() const override { return false; }
+  std::size_t meets_every() const override;
   const std::vector<Bucket>& buckets() const override { return everywhere_.buckets(); }
   void begin() override;
   void ready(std::size_t slice) override { summing().ready(slice); }

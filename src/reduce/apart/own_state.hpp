@@ -9,6 +9,9 @@
 
 namespace lockstep::reduce {
 
+/// Ranks that need not meet do after this many steps: a run may stop that much later.
+constexpr std::size_t most_steps_apart = 8;
+
 /// What a rank trains where ranks differ. While settled, the parameters are the mean of all ranks,
 /// and this keeps the rank's own.
 class OwnState {

@@ -40,6 +40,29 @@ kept push gossip '.* half of its weights to another one, which adds them at once
 kept late gossip '.* sends half of its weights to another one, which adds them 2 steps later; ' \
   --sync.gossip true --sync.gossip-late 2
 
+# A step is 12 ms for the first group and 116 ms for the second one.
+python3 - "$support/../../jobs/gpus/a100.json" <<'END'
+import json, os, sys
+profile = json.load(open(sys.argv[1]))
+for rank, slower in enumerate((1, 10)):
+    os.makedirs(f"rank-{rank}")
+    rates = {key: rate / slower for key, rate in profile["rates"].items()}
+    json.dump(dict(profile, rates=rates), open(f"rank-{rank}/pace.json", "w"))
+END
+run ranks 2 bash -c 'cd rank-$OMPI_COMM_WORLD_RANK && exec "$@"' - "$LOCKSTEP" train \
+  --data.train "$PWD/small/train" --batch 16 --epochs 2 --threads 1 --backend clock \
+  --clock.profile pace.json --clock.efficiency 0.001 --out "$PWD/paced" --sync.every 4 \
+  --sync.group rank
+((status == 0)) && python3 - <<'END'
+import json
+lines = [json.loads(line) for line in open("paced/metrics.jsonl")]
+waits = [one["exposed_comm_ms"] for one in lines if "lr" in one and "exposed_comm_ms" in one]
+assert len(waits) == 16, waits
+for step, ms in enumerate(waits[4:]):
+    assert ms > 250 if step % 4 == 3 else ms < 50, waits
+END
+verdict $? 'a group waits for a slower one where they agree, and not in the steps between'
+
 # A rank that is killed, in a world that is no power of two, where micro-batches add up.
 three=("${train[@]/%2/4}")  # epochs
 three=("${three[@]/%16/18}" --accumulate 2 --sync.gossip true)

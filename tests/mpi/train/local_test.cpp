@@ -79,6 +79,24 @@ TEST_CASE("ranks of a group have the same bits while groups differ", "[mpi][exch
   CHECK(hashes[0] != hashes[2]);
 }
 
+TEST_CASE("groups need not meet before their next agreement, nor for more than 8 steps",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  const auto in_how_many = [&](const reduce::LocalSpec& how, std::size_t steps) {
+    Trainer trainer = ranks.alone(how);
+    std::vector<std::size_t> all{trainer.exchange().meets_every()};
+    for (std::size_t step = 0; step < steps; ++step) {
+      ranks.steps(trainer, step, step + 1);
+      all.push_back(trainer.exchange().meets_every());
+    }
+    return all;
+  };
+  CHECK(in_how_many({.every = 3, .from_step = 2}, 6) ==
+        std::vector<std::size_t>{1, 1, 3, 2, 1, 3, 2});
+  CHECK(in_how_many({.every = 10}, 3) == std::vector<std::size_t>{8, 8, 8, 7});
+  CHECK(in_how_many({.every = 1}, 2) == std::vector<std::size_t>{1, 1, 1});
+}
+
 TEST_CASE("an outer momentum steps from the agreed weights along the way to the mean",
           "[mpi][exchange]") {
   Ranks ranks;
