@@ -204,6 +204,12 @@ TEST_CASE("ranks on other nodes give other bits where sums or rows depend on the
                     Contains("step-00000007.h5") &&
                         Contains("data.shuffle = node and the ranks of each node = '0-1'; now it "
                                  "is '0;1'"));
+  Config groups = flat, of_ranks = flat;
+  groups.sync.every = of_ranks.sync.every = 4;
+  of_ranks.sync.group = SyncGroup::rank;
+  CHECK(judged(from(groups, 7, "0-1"), groups, moved) == changed);
+  CHECK(judged(from(groups, 7, "0;1"), groups, moved).empty());
+  CHECK(judged(from(of_ranks, 7, "0-1"), of_ranks, moved).empty());
   moved.on_gpus = true;
   CHECK(judged(from(flat, 7, "0-1"), flat, moved) == changed);
   moved.placement = std::string(100, '1');
