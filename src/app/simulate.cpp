@@ -148,8 +148,20 @@ void report(const Json& json, bool buckets) {
                           one["start_ms"].get<double>(), one["end_ms"].get<double>()));
 }
 
-int run(Launch& launch, const SimulateOptions& options) {
+/// Throws InputError naming an option that was given without the one that it is about.
+void require_effects(const Arguments& app, const SimulateOptions& options) {
+  const auto needs = [&](const char* option, bool met, const char* other) {
+    require(met || !app.given(option),
+            fmt::format("{} would have no effect without {}", option, other));
+  };
+  needs("--gossip-late", options.gossip, "--gossip");
+  needs("--power-sgd-gb-s", options.power_sgd > 0, "--power-sgd");
+  needs("--efficiency", !options.tape.empty(), "--tape");
+}
+
+int run(Launch& launch, const Arguments& app, const SimulateOptions& options) {
   if (leave_to_rank_0(launch)) return status_done;
+  require_effects(app, options);
   require(options.batch == 0 || options.batch_per_rank == 0,
           "give one of --batch and --batch-per-rank");
   const Simulation all(options);
@@ -216,7 +228,7 @@ Command add_simulate(Arguments root) {
       .called("FILE");
   app.add_flag("--buckets", options->buckets, "list the buckets of the last line's step");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
-  return {app, [options](Launch& launch) { return run(launch, *options); }};
+  return {app, [options, app](Launch& launch) { return run(launch, app, *options); }};
 }
 
 }  // namespace lockstep::app

@@ -101,6 +101,11 @@ refused 'leave out --wire and --sync-every' simulate --machine slow.toml --power
 refused '.--gossip sends weights in each step: leave out' simulate --machine slow.toml --gossip \
   --sync-every 8
 refused 'leave out --sync-every and --gossip' simulate --machine slow.toml --gossip --norm-ranks 2
+refused '.--gossip-late would have no effect without --gossip' simulate --machine slow.toml \
+  --gossip-late 1
+refused '.--power-sgd-gb-s would have no effect without --power-sgd' simulate "${a100[@]}" \
+  --power-sgd 0 --power-sgd-gb-s 2
+refused '.--efficiency would have no effect without --tape' simulate "${a100[@]}" --efficiency 0.4
 refused "norm-ranks 3 does not divide 4 ranks" simulate --machine slow.toml --ranks 4 --norm-ranks 3
 refused 'does not share batch norm.s statistics' simulate "${a100[@]}" --norm-ranks 2
 refused 'none.toml' simulate --machine none.toml
