@@ -84,17 +84,20 @@ std::size_t learned_numbers(const nn::Network& network) {
   return count;
 }
 
-/// What a run that freezes layers still trains, and what its ranks then reduce.
+/// What a run that freezes layers still trains, and what its ranks then sum, where that is exact.
 std::string describe_frozen(const RunParts& parts) {
   const nn::ArenaLayout& layout = parts.trainer.parameters().layout();
   std::size_t learning = 0, reduced = 0;
   for (std::size_t s = 0; s < layout.learned_slices; ++s)
     learning += layout.slices[s].tensor.count();
-  for (const reduce::Bucket& bucket : parts.trainer.exchange().buckets()) reduced += bucket.size;
-  return fmt::format("frozen up to {}: {} of {} parameters learn; a step reduces {}",
-                     choice_name(parts.config.freeze), learning,
-                     learned_numbers(parts.trainer.network()),
-                     human_bytes(static_cast<double>(reduced * sizeof(float))));
+  const reduce::Exchange& exchange = parts.trainer.exchange();
+  for (const reduce::Bucket& bucket : exchange.buckets()) reduced += bucket.size;
+  std::string text =
+      fmt::format("frozen up to {}: {} of {} parameters learn", choice_name(parts.config.freeze),
+                  learning, learned_numbers(parts.trainer.network()));
+  if (exchange.name() == choice_name(reduce::ExchangeKind::exact))
+    text += "; a step reduces " + human_bytes(static_cast<double>(reduced * sizeof(float)));
+  return text;
 }
 
 /// "3 micro-batches x 64 rows" of each replica.

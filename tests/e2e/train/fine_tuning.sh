@@ -22,6 +22,12 @@ frozen='"weights/(conv1|bn1|layer1|layer2)[.]'
 run ranks 2 "${tuned[@]}" --freeze layer2 --out layer2
 ((status == 0)) && says 'frozen up to layer2: [0-9]* of [0-9]* parameters learn; a step reduces'
 verdict $? 'a run says what is frozen, what learns and what a step reduces'
+worst=0
+for other in 'comm.wire int8' 'sync.gossip true'; do
+  run ranks 2 "${train[@]}" --init $base --freeze layer2 --$other --stop-after 1 --out "${other% *}"
+  ((status == 3)) && says 'parameters learn$' && ! says 'a step reduces' || worst=1
+done
+verdict $worst 'what a step reduces is left out where other bytes travel'
 tensors layer2/checkpoints/step-00000020.h5 | paste - - >layer2.tensors
 cmp <(bits base.tensors "$frozen") <(bits layer2.tensors "$frozen") &&
   (($(bits base.tensors "$frozen" | wc -l) == 65)) &&
