@@ -57,6 +57,25 @@ Recipe find_recipe(const std::string& name) {
   return {name, path.string(), read_text(path)};
 }
 
+void leave_out_idle_keys(Config& config, const Recipe& recipe, const std::set<std::string>& given) {
+  const Config defaults;
+  std::vector<const ConfigKey*> its;
+  for (const TomlEntry& entry : read_toml(recipe.text, recipe.path))
+    if (const ConfigKey* key = find_key(entry.key); key && !given.contains(key->name))
+      its.push_back(key);
+  const auto is_idle = [&](const ConfigKey* key) {
+    return key->need && !key->need->met(config) && key->get(config) != key->get(defaults);
+  };
+  // A key that goes may have been what another one needs.
+  for (auto idle = its.begin();
+       (idle = std::find_if(its.begin(), its.end(), is_idle)) != its.end();)
+    (*idle)->set(config, (*idle)->get(defaults));
+  std::vector<std::uint64_t>& milestones = config.optim.milestones;
+  const bool ends_earlier = !milestones.empty() && milestones.front() < config.epochs;
+  if (ends_earlier && !given.contains("optim.milestones"))
+    std::erase_if(milestones, [&](std::uint64_t epoch) { return epoch >= config.epochs; });
+}
+
 RecipeNotes recipe_notes(const Recipe& recipe, const Config& config) {
   Config its;
   apply_toml(its, recipe.text, recipe.path);
@@ -65,7 +84,8 @@ RecipeNotes recipe_notes(const Recipe& recipe, const Config& config) {
     const ConfigKey& key = *find_key(entry.key);
     const std::string value = key.get(its), now = key.get(config);
     sets.push_back(fmt::format("{} = {}", key.name, value));
-    if (now != value) instead.push_back(fmt::format("{} = {}", key.name, now));
+    if (now != value)
+      instead.push_back(now.empty() ? "no " + key.name : fmt::format("{} = {}", key.name, now));
   }
   RecipeNotes notes{
       fmt::format("recipe {}: {}: {}{}", recipe.name, what_it_is(recipe), join(sets, ", "),

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -117,11 +118,18 @@ void RunOptions::apply(config::Config& config) const {
     config::apply_toml(config, recipe->text, recipe->path);
     recipe_batch = std::exchange(config.batch, 0);
   }
+  std::set<std::string> given;
   if (app_->given("--config")) {
     require(!file_.empty(), "--config names no file");
-    config::apply_toml(config, read_text(file_), file_);
+    const std::string text = read_text(file_);
+    config::apply_toml(config, text, file_);
+    for (const config::TomlEntry& entry : config::read_toml(text, file_)) given.insert(entry.key);
   }
-  for (const auto& [name, value] : given_) config::set_key(config, name, value);
+  for (const auto& [name, value] : given_) {
+    config::set_key(config, name, value);
+    given.insert(name);
+  }
+  if (const auto recipe = this->recipe()) config::leave_out_idle_keys(config, *recipe, given);
   if (config.batch == 0 && config.batch_per_rank == 0) config.batch = recipe_batch;
 }
 

@@ -101,6 +101,15 @@ run "${train[@]}" --recipe mlperf-8k --config mine.toml --model resnet20 --optim
   grep -q '^rule = "lars"' recipe/config.toml && grep -q '^lr = 0.25' recipe/config.toml &&
   grep -q '^batch = 24' recipe/config.toml
 verdict $? 'a recipe is printed, keys in a file and on the command line win, another batch is named'
+echo 'optim.decay = "cosine"' >cosine.toml
+for given in '--optim.decay cosine' '--config cosine.toml'; do
+  run "${train[@]}" --recipe cifar10-he $given --stop-after 1 --out he-{n}
+  ((status == 3)) && says '; but .*optim.decay = cosine, no optim.milestones'
+  verdict $? "milestones of a recipe give way to $given"
+done
+run "${train[@]}" --recipe cifar10-he --optim.decay cosine --optim.milestones 1 --out none
+((status == 2)) && says 'optim.milestones = 1 would have no effect: optim.decay is .cosine'
+verdict $? 'milestones that were given in addition are still an error'
 run ranks 2 "$LOCKSTEP" train --data.train small/train --recipe mlperf-8k --batch-per-rank 12 \
   --epochs 1 --model resnet20 --optim.warmup-epochs 0.5 --threads 1 --out each
 ((status == 0)) && says 'and this run has 24' && grep -q '^batch = 24' each/config.toml

@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <numbers>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -169,4 +171,64 @@ TEST_CASE("what is given instead of a recipe's key is named, and another batch h
   CHECK_THAT(notes.sets, Contains("; but batch = 1024, optim.lr = 4"));
   CHECK_THAT(notes.other_batch, Contains("recipe mlperf-8k is for a global batch of 8192 rows, and "
                                          "this run has 1024"));
+}
+
+TEST_CASE("a recipe's key gives way where a key given in addition leaves it without effect",
+          "[recipe]") {
+  using Keys = std::map<std::string, std::string>;
+  // The keys that then differ from the recipe's.
+  const auto differs = [](const std::string& name, const Keys& given) {
+    const std::string path = "jobs/recipes/" + name + ".toml";
+    const Recipe recipe{name, path, read_text(path)};
+    Config config = test::with_data();
+    apply_toml(config, recipe.text, path);
+    std::set<std::string> names;
+    for (const auto& [key, value] : given) {
+      set_key(config, key, value);
+      names.insert(key);
+    }
+    leave_out_idle_keys(config, recipe, names);
+    resolve(config, 1);
+    const std::string sets = recipe_notes(recipe, config).sets;
+    return sets.substr(std::min(sets.size(), sets.find("; but ")));
+  };
+  CHECK(differs("cifar10-he", {{"optim.decay", "cosine"}}) ==
+        "; but optim.decay = cosine, no optim.milestones");
+  CHECK(differs("torchvision-classic", {{"optim.decay", "constant"}}) ==
+        "; but optim.decay = constant, no optim.milestones");
+  CHECK(differs("cifar10-he", {{"epochs", "100"}}) == "; but epochs = 100, optim.milestones = 82");
+  CHECK_THROWS_WITH(differs("cifar10-he", {{"epochs", "50"}}), Contains("optim.milestones"));
+  CHECK(differs("mlperf-8k", {{"optim.rule", "sgd"}}) == "; but optim.rule = sgd");
+  CHECK(differs("mlperf-4k", {{"optim.decay", "cosine"}}) == "; but optim.decay = cosine");
+  CHECK_THAT(differs("rsb-a3", {{"data.randaugment", "0"}}), Contains("randaugment-magnitude"));
+  CHECK_THAT(differs("torchvision-new", {{"optim.warmup-epochs", "0"}}),
+             Contains("optim.warmup-start"));
+  // What was given stays, and is named where it has no effect.
+  CHECK_THROWS_WITH(
+      differs("cifar10-he", {{"optim.decay", "cosine"}, {"optim.milestones", "82,123"}}),
+      Contains("optim.milestones = 82,123 would have no effect"));
+}
+
+TEST_CASE("no value of a choice or a switch leaves a recipe's other keys without effect",
+          "[recipe]") {
+  for (const auto& file : std::filesystem::directory_iterator("jobs/recipes")) {
+    const Recipe recipe{file.path().stem().string(), file.path().string(), read_text(file.path())};
+    for (const ConfigKey& key : config_keys()) {
+      std::vector<std::string> values = key.choices;
+      if (key.kind == TomlKind::boolean) values = {"true", "false"};
+      if (key.range && (key.range->or_zero || key.range->low <= 0)) values.push_back("0");
+      for (const std::string& value : values) {
+        Config config;
+        apply_toml(config, recipe.text, recipe.path);
+        key.set(config, value);
+        leave_out_idle_keys(config, recipe, {key.name});
+        for (const TomlEntry& entry : read_toml(recipe.text, recipe.path)) {
+          const ConfigKey& its = *find_key(entry.key);
+          if (its.name == key.name || !its.need || its.need->met(config)) continue;
+          INFO(recipe.name << " with " << key.name << " = " << value << ": " << its.name);
+          CHECK(its.get(config) == its.get(Config()));
+        }
+      }
+    }
+  }
 }
