@@ -164,11 +164,19 @@ pack_small() {
     --rows-per-shard 100 >pack.log 2>&1 || cat pack.log
 }
 
+# nothing_in WHERE: a text that is equal to no other, and false: two runs that do not exist must not
+# look like equal ones.
+nothing_in() {
+  echo "nothing in $1 $BASHPID $RANDOM"
+  return 1
+}
+
 # tensors CHECKPOINT: names and checksums of everything that a run has learned.
-tensors() { "$LOCKSTEP" info --json "$1" | grep -E '"(name|crc32c)"'; }
+tensors() { "$LOCKSTEP" info --json "$1" | grep -E '"(name|crc32c)"' || nothing_in "$1"; }
 
 # without_times RUN: its metrics, except what depends on the clock, the memory, and how often it was
 # started.
 without_times() {
-  sed -E '/^\{"kind":"(start|end|ranks|checkpoint|ledger)"/d; s/,?"[a-z_]*(_ms|_per_s|_bytes)":[0-9.e+-]+//g' "$1/metrics.jsonl"
+  sed -E '/^\{"kind":"(start|end|ranks|checkpoint|ledger)"/d; s/,?"[a-z_]*(_ms|_per_s|_bytes)":[0-9.e+-]+//g' "$1/metrics.jsonl" |
+    grep . || nothing_in "$1"
 }

@@ -230,3 +230,21 @@ at_once 2 broken fine
 END
 says 'unset: unbound variable' && says 'FAIL broken: it stopped in the middle' && says 'PASS two'
 verdict $? 'one of several functions at once that stops in the middle has failed'
+
+script <<'END'
+mkdir empty
+echo '{"kind":"start"}' >empty/metrics.jsonl
+for of in tensors without_times; do
+  for run in none empty; do
+    cmp <($of $run) <($of $run)
+    verdict $? "equal: $of $run"
+    $of $run >$of.$run
+    verdict $? "found: $of $run"
+    same=$($of $run)
+    [[ $same == "$($of $run)" ]]
+    verdict $? "the same text: $of $run"
+  done
+done
+END
+(($(grep -c 'FAIL' <<<"$said") == 12))
+verdict $? 'two runs are not equal where neither has a checkpoint, or a record'

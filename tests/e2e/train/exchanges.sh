@@ -8,7 +8,7 @@ train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 1
   --threads 1 --comm.bucket-mb 0.1 --checkpoint.every-steps 4 --checkpoint.keep 20)
 last=checkpoints/step-00000016.h5
 run ranks 2 "${train[@]}" --out exact
-tensors exact/$last >exact.tensors
+tensors exact/$last >exact.tensors || stop_here "$said"
 
 # kept NAME EXCHANGE PATTERN OPTION...: a run says PATTERN, has other weights than the exact one,
 # and ends with the same bits when it was stopped in an epoch's middle.
