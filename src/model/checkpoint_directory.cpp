@@ -5,6 +5,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/model/checkpoint.hpp"
@@ -55,9 +56,7 @@ Progress progress_in(const Numbered& file) {
 void set_aside(const fs::path& path) {
   fs::path aside = path;
   aside += ".aside";
-  std::error_code error;
-  fs::rename(path, aside, error);
-  if (error) fail_by_system(path.string() + ": cannot be set aside", error.value());
+  aside = rename_to_free(path, aside);
   log::warn(fmt::format(
       "{} is later than the step that the run resumes from, torn, or of another step than its "
       "name says; it is now {}",

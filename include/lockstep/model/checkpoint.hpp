@@ -144,9 +144,9 @@ class CheckpointDirectory {
   /// Makes best.h5 another name of best_of(step), which must exist.
   void name_best(std::uint64_t step) const;
   /// Tidies the folder for a run that resumes from `at`, a checkpoint in `origin` (this directory
-  /// or another run's). Checkpoints later than at.step are renamed to NAME.aside, with a warning:
-  /// they are torn, or of a course that the run does not take again. best.h5 becomes the best that
-  /// `at` counts, taken from `origin`; if there is none, best.h5 is set aside, too.
+  /// or another run's). Checkpoints later than at.step are renamed to NAME.aside (or -2, ... where
+  /// that is taken), with a warning: they are torn, or of a course not taken again. best.h5 becomes
+  /// the best that `at` counts, taken from `origin`; if there is none, it is set aside, too.
   void go_on_from(const Progress& at, const CheckpointDirectory& origin) const;
   /// Removes all but the newest K and the best ones that these count, and the temporary files of
   /// interrupted writes.

@@ -94,6 +94,24 @@ TEST_CASE("a run that resumes from any checkpoint finds the best that it counts"
   CHECK(fs::exists(folder.path / "best.h5.aside"));
 }
 
+TEST_CASE("a resume puts nothing in place of what an earlier one put aside", "[checkpoint]") {
+  const Folder folder;
+  const CheckpointDirectory directory(folder.path, 2);
+  const fs::path later = directory.path_of(30);
+  for (const char* course : {"first", "second", "third"}) {
+    write_file(later, course);
+    write_file(directory.best(), course);
+    directory.go_on_from({.step = 20}, directory);
+    directory.prune();
+    CHECK(directory.newest_first().empty());
+  }
+  for (const fs::path& name : {later, directory.best()}) {
+    CHECK(read_text(name.string() + ".aside") == "first");
+    CHECK(read_text(name.string() + ".aside-2") == "second");
+    CHECK(read_text(name.string() + ".aside-3") == "third");
+  }
+}
+
 TEST_CASE("a run that resumes in a new directory takes the best with it", "[checkpoint]") {
   const Folder folder;
   const CheckpointDirectory origin(folder.path / "a", 9), directory(folder.path / "b", 9);

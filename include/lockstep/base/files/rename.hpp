@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+
+namespace lockstep {
+
+/// Gives the file the first free one of the names `to`, `to`-2, `to`-3, ... in the same folder, and
+/// syncs the folder. Replaces nothing; where the file system cannot promise that, only one process
+/// at a time may call it. Returns the name. Throws as fail_by_system().
+std::filesystem::path rename_to_free(const std::filesystem::path& from,
+                                     const std::filesystem::path& to);
+
+}  // namespace lockstep
