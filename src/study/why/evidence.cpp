@@ -99,7 +99,9 @@ EndEvidence read_end_evidence(const fs::path& path, const observe::Course& cours
   evidence.last_ms = course.newest_ms;
   if (!evidence.end && evidence.start)
     evidence.end = end_in_summary(run.summary(), *evidence.start);
-  evidence.held_since_ms = train::RunLock::held_since_ms(run);
+  const train::RunLock::State lock = train::RunLock::look(run);
+  evidence.held_since_ms = lock.held_since_ms;
+  evidence.lock_fault = lock.fault;
   const std::uint64_t since_ms = evidence.start ? evidence.start->time_ms : 0;
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();

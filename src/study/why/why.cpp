@@ -157,6 +157,10 @@ Why without_words(const EndEvidence& evidence, const std::string& slurm_state) {
     return {*ending, fmt::format("{}; Slurm says {}", until, slurm_state), ""};
   if (slurm_state.starts_with("CANCELLED"))
     return {RunEnding::killed, fmt::format("{}; Slurm says {}", until, slurm_state), ""};
+  if (!evidence.lock_fault.empty())
+    return {RunEnding::unknown,
+            fmt::format("{}; whether it still runs is not known: {}", until, evidence.lock_fault),
+            "see whether its job still runs, or ask as the user who started it"};
   return {RunEnding::killed,
           until +
               ": its processes were killed (kill -9, the system short of memory, a node that "
@@ -215,8 +219,9 @@ Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state) {
   const bool finished = ended("finished");
   if (!finished && goes_on(evidence))
     return {RunEnding::running, fmt::format("it runs: step {} is done", evidence.steps), ""};
+  const bool asked = evidence.lock_fault.empty();
   Why why;
-  if (!finished && !evidence.start)
+  if (!finished && !evidence.start && asked)
     why = {RunEnding::never_began, "no rank of it has begun to train", "see the job's own output"};
   else if (!finished && !ended("stopped") && !evidence.post_mortems.empty())
     why = of_post_mortems(evidence, slurm_state);
@@ -225,7 +230,7 @@ Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state) {
   else
     why = without_words(evidence, slurm_state);
   why.advice += advice_for(why.ending);
-  if (may_resume(why.ending) && !evidence.checkpoint.empty())
+  if (may_resume(why.ending) && asked && !evidence.checkpoint.empty())
     why.advice += fmt::format("{}the same command with --resume auto continues from {}",
                               why.advice.empty() || why.advice.ends_with("; ") ? "" : "; ",
                               evidence.checkpoint);

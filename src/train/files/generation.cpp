@@ -115,7 +115,7 @@ void Generation::require_newest() const {
 bool take_over_from_previous_start(const RunDirectory& run, const StartNotice& now,
                                    double patience_s) {
   const auto previous = newest_start(run);
-  if (!previous || now.job.empty() || previous->job != now.job || !RunLock::held_since_ms(run))
+  if (!previous || now.job.empty() || previous->job != now.job || !RunLock::look(run).held_since_ms)
     return false;
   log::warn(
       fmt::format("{}: an earlier start of job {}, on {}, is still running here and is told to end",
@@ -124,7 +124,7 @@ bool take_over_from_previous_start(const RunDirectory& run, const StartNotice& n
   notice.step.reset();
   const Generation newer(run, notice);
   for (const double until_s = now_s() + patience_s;
-       RunLock::held_since_ms(run) && now_s() < until_s;)
+       RunLock::look(run).held_since_ms && now_s() < until_s;)
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return true;
 }

@@ -1,12 +1,15 @@
 #include "lockstep/train/files/run_directory.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -100,12 +103,28 @@ std::string claim(const std::string& pattern) {
   }
 }
 
+namespace {
+
+// Another process that asks who has the lock has it itself for a moment.
+constexpr double patience_s = 1;
+
+/// False, with errno, when the file cannot be locked.
+bool lock_within(int file, double seconds) {
+  for (const double until_s = now_s() + seconds; ::flock(file, LOCK_EX | LOCK_NB) != 0;) {
+    if (errno != EWOULDBLOCK || now_s() > until_s) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+}  // namespace
+
 RunLock::RunLock(const RunDirectory& run, bool took_over) {
   const std::filesystem::path path = run.root() / ".lock";
-  // NFS locks only files that are open for writing.
+  // For an exclusive lock NFS wants a file that is open for writing, for a shared one, for reading.
   file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_) fail_by_system(path.string() + " cannot be opened", errno);
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) == 0) {
+  if (lock_within(file_.get(), patience_s)) {
     std::error_code none;  // our own time: a file server's clock may be another one
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now(), none);
     return;
@@ -118,12 +137,16 @@ RunLock::RunLock(const RunDirectory& run, bool took_over) {
                         path.string(), std::strerror(reason)));
 }
 
-std::optional<std::uint64_t> RunLock::held_since_ms(const RunDirectory& run) {
+RunLock::State RunLock::look(const RunDirectory& run) {
   const std::filesystem::path path = run.root() / ".lock";
-  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return std::nullopt;
-  return static_cast<std::uint64_t>(stamp_of(file.get(), path).modified_ns) / 1'000'000;
+  const auto not_known = [&] {
+    return State{{}, fmt::format("{}: {}", path.string(), std::strerror(errno))};
+  };
+  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!file) return errno == ENOENT ? State{} : not_known();
+  if (::flock(file.get(), LOCK_SH | LOCK_NB) == 0) return {};
+  if (errno != EWOULDBLOCK) return not_known();
+  return {static_cast<std::uint64_t>(stamp_of(file.get(), path).modified_ns) / 1'000'000, ""};
 }
 
 }  // namespace lockstep::train

@@ -24,6 +24,21 @@ begin ran "${train[@]}"
 is ran running 'step [0-9]+ is done'
 verdict $? 'a run that goes is running'
 
+# other_user COMMAND...: runs it as a user who may only read.
+other_user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+law='who may read the lock of a run that goes sees that it goes, and who may not is told so'
+chmod a+rx .
+if other_user "$LOCKSTEP" why --help >/dev/null 2>&1 && other_user test -r ran/.lock; then
+  run other_user "$LOCKSTEP" why ran
+  ((status == 0)) && says '^running: ' && chmod 600 ran/.lock &&
+    run other_user "$LOCKSTEP" why ran && ((status == 0)) &&
+    says '^unknown: .*whether it still runs is not known: ran/.lock: Permission denied' &&
+    ! says 'resume'
+  verdict $? "$law"
+else
+  echo "SKIP $law: no other user can run lockstep from here"
+fi
+
 kill -TERM "$process"
 wait "$process"
 is ran stopped 'by a signal' && says 'resume auto continues from ran/checkpoints/step-[0-9]*.h5'

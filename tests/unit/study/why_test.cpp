@@ -114,6 +114,25 @@ TEST_CASE("a run that left no word was killed, unless Slurm knows more", "[why]"
   CHECK(why_it_ended(held, "").advice.empty());
 }
 
+TEST_CASE("a run whose lock cannot be asked may still run, unless something says how it ended",
+          "[why]") {
+  EndEvidence hidden = begun();
+  hidden.lock_fault = "run/.lock: Permission denied";
+  const Why why = why_it_ended(hidden, "");
+  CHECK(why.ending == RunEnding::unknown);
+  CHECK_THAT(why.what, Contains("whether it still runs is not known: run/.lock: Permission"));
+  CHECK_THAT(why.advice, !Contains("resume"));
+  CHECK(ending(hidden, "NODE_FAIL") == RunEnding::lost_rank);
+  hidden.post_mortems.push_back({lost});
+  CHECK(ending(hidden) == RunEnding::lost_rank);
+  hidden.post_mortems.clear();
+  hidden.end = begun("finished").end;
+  CHECK(ending(hidden) == RunEnding::finished);
+  EndEvidence new_one;
+  new_one.lock_fault = hidden.lock_fault;
+  CHECK(ending(new_one) == RunEnding::unknown);
+}
+
 TEST_CASE("where a checkpoint is, the advice ends with how to resume; not where it would diverge",
           "[why]") {
   CHECK_THAT(why_it_ended(begun(), "").advice,

@@ -52,6 +52,7 @@ struct EndEvidence {
   std::uint64_t last_ms = 0;  ///< when the newest record was written, since 1970
   /// Since when some process holds the run, since 1970; empty when none does any more.
   std::optional<std::uint64_t> held_since_ms;
+  std::string lock_fault;                ///< why that is not known; else empty
   std::vector<PostMortem> post_mortems;  ///< of that start
   std::string checkpoint;                ///< the newest one's path
 };

@@ -53,12 +53,20 @@ std::string claim(const std::string& pattern);
 /// resumed at once. The directory must exist.
 class RunLock {
  public:
-  /// Throws InputError when another run has the lock, unless this one `took_over` from it. If the
-  /// file system has no locks, warns and continues.
+  /// Throws InputError when another run has the lock for a second, unless this one `took_over` from
+  /// it. If the file system has no locks, warns and continues.
   explicit RunLock(const RunDirectory& run, bool took_over = false);
-  /// Since when some process has the lock, in ms since 1970 by that process's clock; empty when
-  /// none has it now.
-  static std::optional<std::uint64_t> held_since_ms(const RunDirectory& run);
+
+  /// What another process can say of the lock.
+  struct State {
+    /// Since when some process has it, in ms since 1970 by that process's clock; empty when none
+    /// has it now, or that is not known.
+    std::optional<std::uint64_t> held_since_ms;
+    std::string fault;  ///< why it is not known; else empty
+  };
+  /// Any user may ask who may read the file. It keeps no other process from asking, and none from
+  /// taking the lock for longer than it takes.
+  static State look(const RunDirectory& run);
 
  private:
   Owned<int, ::close, -1> file_;

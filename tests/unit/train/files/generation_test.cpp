@@ -88,7 +88,7 @@ TEST_CASE("a start takes over from its own job's previous one, and from no other
   });
   CHECK(take_over_from_previous_start(run, again, 10));
   obedient.join();
-  CHECK_FALSE(RunLock::held_since_ms(run));
+  CHECK_FALSE(RunLock::look(run).held_since_ms);
   lock.emplace(run);
   CHECK_THROWS_AS(RunLock(run), InputError);
   const RunLock regardless(run, true);
