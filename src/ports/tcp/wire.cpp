@@ -12,7 +12,6 @@
 #include <cstring>
 #include <memory>
 
-#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/descriptors.hpp"
 
@@ -122,11 +121,13 @@ Socket accept_on(const Listener& listener) {
   return socket;
 }
 
-Socket connect_to(const std::string& host, std::uint16_t port, double within_s) {
+Socket connect_to(const std::string& host, std::uint16_t port, double within_s,
+                  Countdown* deadline) {
   const Addresses addresses = look_up(host, port, 0);
   for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
+    if (deadline && deadline->over()) break;
     Socket socket = begin(*address);
-    if (socket && connected(socket, within_s).value_or(false)) return socket;
+    if (socket && connected(socket, within_s, deadline).value_or(false)) return socket;
   }
   return {};
 }
@@ -140,9 +141,11 @@ Socket begin_connection(const std::string& address, std::uint16_t port) {
   return addresses ? begin(*addresses) : Socket();
 }
 
-std::optional<bool> connected(const Socket& socket, double within_s) {
+std::optional<bool> connected(const Socket& socket, double within_s, Countdown* deadline) {
   pollfd entry{socket.get(), POLLOUT, 0};
-  if (poll(&entry, 1, static_cast<int>(within_s * 1e3)) != 1) return std::nullopt;
+  const int each_ms = std::min(poll_ms, static_cast<int>(within_s * 1e3));
+  for (Countdown left(within_s); poll(&entry, 1, each_ms) != 1;)
+    if (left.over() || (deadline && deadline->over())) return std::nullopt;
   int error = 0;
   socklen_t size = sizeof error;
   return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
@@ -235,12 +238,12 @@ void wait_for(std::span<Wire* const> wires, const Listener* listener) {
   poll(entries.data(), entries.size(), poll_ms);
 }
 
-std::optional<std::string> next_message(Wire& wire, double within_s) {
+std::optional<std::string> next_message(Wire& wire, double within_s, Countdown* deadline) {
   Wire* const only[] = {&wire};
   for (Countdown left(within_s); wire.open(); wait_for(only)) {
     wire.flush();
     if (auto message = wire.receive()) return message;
-    if (left.over()) break;
+    if (left.over() || (deadline && deadline->over())) break;
   }
   return std::nullopt;
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::tcp {
@@ -34,12 +35,14 @@ void outlast_silence(const Socket& socket, unsigned seconds);
 /// Starts a connection to a numeric address, or returns an empty Socket; see connected().
 Socket begin_connection(const std::string& address, std::uint16_t port);
 /// True when it is connected, false when it failed; nothing when neither is known within
-/// `within_s`.
-std::optional<bool> connected(const Socket& socket, double within_s);
+/// `within_s`. A `deadline` that is over ends the wait, too, also in connect_to() and
+/// next_message().
+std::optional<bool> connected(const Socket& socket, double within_s, Countdown* deadline = nullptr);
 
 /// A connection to the first address of `host` that accepts one within `within_s`, or an empty
 /// Socket.
-Socket connect_to(const std::string& host, std::uint16_t port, double within_s);
+Socket connect_to(const std::string& host, std::uint16_t port, double within_s,
+                  Countdown* deadline = nullptr);
 
 /// A connection for whole messages, each sent after its size. Never blocks; wait_for() does. A
 /// message that is larger than `limit` ends the connection: a stranger may claim any size.
@@ -77,6 +80,6 @@ class Wire {
 void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
 
 /// The next message that arrives within `within_s`, if one does.
-std::optional<std::string> next_message(Wire& wire, double within_s);
+std::optional<std::string> next_message(Wire& wire, double within_s, Countdown* deadline = nullptr);
 
 }  // namespace lockstep::tcp

@@ -17,12 +17,13 @@ constexpr double patient_s = 3;  // with a rank 0 that may not be able to leave 
 constexpr std::chrono::milliseconds first_pause{20}, longest_pause{500};
 
 /// One try to be let in: returns the wire, or writes the fault into `why`. `greeted`: a rank
-/// listens there. Throws InputError when rank 0 refuses this rank.
+/// listens there. The start's `deadline` ends each wait. Throws InputError when rank 0 refuses this
+/// rank.
 std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
-                              const cluster::MeetingCard& card, Socket socket, std::string& why,
-                              bool& greeted) {
+                              const cluster::MeetingCard& card, Socket socket, Countdown& deadline,
+                              std::string& why, bool& greeted) {
   Wire wire(std::move(socket), handshake_limit);
-  const auto greeting = next_message(wire, answer_s);
+  const auto greeting = next_message(wire, answer_s, &deadline);
   const auto host = greeting ? read_greeting(*greeting) : std::nullopt;
   greeted = host.has_value();
   if (!host) {
@@ -31,7 +32,7 @@ std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster:
   }
   const Nonce mine = new_nonce();
   wire.send(make_hello(card.secret, *host, mine, {place.job, self.rank, self.world, place.node}));
-  const auto answer = next_message(wire, answer_s);
+  const auto answer = next_message(wire, answer_s, &deadline);
   const auto refusal = answer ? read_answer(card.secret, *host, mine, *answer) : std::nullopt;
   if (!refusal) {
     why = !answer && wire.open() ? "the rank that listens there does not answer"
@@ -45,25 +46,28 @@ std::optional<Wire> introduce(const cluster::MeetingPlace& place, const cluster:
   return wire;
 }
 
-Socket connect_by_address(const std::string& address, std::uint16_t port) {
+Socket connect_by_address(const std::string& address, std::uint16_t port, Countdown& deadline) {
   Socket socket = begin_connection(address, port);
-  return socket && connected(socket, connect_s).value_or(false) ? std::move(socket) : Socket();
+  const bool stands = socket && connected(socket, connect_s, &deadline).value_or(false);
+  return stands ? std::move(socket) : Socket();
 }
 
 /// Tries one host of the card. A rank that listens there and was too busy to answer is asked once
 /// more at once: it may have let this one in, and does not wait long for it to come again.
 std::optional<Wire> visit(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
                           const cluster::MeetingCard& card, const std::string& host,
-                          bool by_address, std::string& why) {
+                          bool by_address, Countdown& deadline, std::string& why) {
   bool greeted = true;
   for (int tries = 0; greeted && tries < 2; ++tries) {
-    Socket socket =
-        by_address ? connect_by_address(host, card.port) : connect_to(host, card.port, connect_s);
+    if (tries > 0 && deadline.over()) break;
+    Socket socket = by_address ? connect_by_address(host, card.port, deadline)
+                               : connect_to(host, card.port, connect_s, &deadline);
     if (!socket) {
       why = fmt::format("cannot connect to {} port {}", host, card.port);
       return std::nullopt;
     }
-    if (auto wire = introduce(place, self, card, std::move(socket), why, greeted)) return wire;
+    if (auto wire = introduce(place, self, card, std::move(socket), deadline, why, greeted))
+      return wire;
   }
   why = fmt::format("{} port {}: {}", host, card.port, why);
   return std::nullopt;
@@ -92,8 +96,9 @@ Peer join_rank_0(const cluster::MeetingPlace& place, const cluster::RankInfo& se
     }
     for (const std::string& host : card->hosts) {
       check_not_cancelled(spec);
-      if (auto wire = visit(place, self, *card, host, spec.by_address, why))
+      if (auto wire = visit(place, self, *card, host, spec.by_address, left, why))
         return {std::move(*wire), host, card->secret};
+      if (left.over()) break;
     }
   }
   throw comm::MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}",

@@ -186,6 +186,19 @@ TEST_CASE("a rank that could not leave a card either does not wait for rank 0",
   CHECK(now_s() - began_s < 30);  // the deadline is 60 s
 }
 
+TEST_CASE("the deadline of a start also ends the wait for what listens and says nothing",
+          "[tcp][meeting][slow][waits]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  const Listener mute = listen_on(place.ports);
+  const auto card = cluster::leave_card(
+      place.file, cluster::new_card({"127.0.0.1", "127.0.0.2", "127.0.0.3"}, mute.port));
+  CHECK_THAT(join(place, 1, {.deadline_s = 0.5}).get(), Contains("rank 0 was not found within"));
+  int visits = 0;
+  while (accept_on(mute)) ++visits;
+  CHECK(visits == 1);  // the wait for one answer is longer than the deadline
+}
+
 TEST_CASE("ranks that come to a rank 0 that ends hear why", "[tcp][meeting]") {
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
