@@ -105,8 +105,7 @@ void CheckpointDirectory::name_best(std::uint64_t step) const {
   fs::remove(name, error);
   fs::create_hard_link(file, name, error);
   if (error) return write_text_atomically(best(), read_text(file));  // a file system without links
-  fs::rename(name, best(), error);
-  if (error) fail_by_system("cannot write " + best().string(), error.value());
+  rename_durably(name, best());
 }
 
 std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at) const {

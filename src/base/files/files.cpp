@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/rename.hpp"
 
 namespace lockstep {
 namespace {
@@ -93,9 +94,8 @@ PendingFile::~PendingFile() {
 
 void PendingFile::commit() {
   synchronise(temporary_, O_RDONLY, path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
+  rename_durably(temporary_, path_);
   temporary_.clear();
-  synchronise_directory();
 }
 
 bool PendingFile::publish() {
@@ -134,7 +134,7 @@ void write_into_room(const std::filesystem::path& room, const std::filesystem::p
   write_into(room, text, path);
   if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0) cannot_write(path);
   synchronise(room, O_RDONLY, path);
-  if (::rename(room.c_str(), path.c_str()) != 0) cannot_write(path);
+  rename_durably(room, path);
 }
 
 void write_report(const std::filesystem::path& path, std::string_view text) {

@@ -39,6 +39,11 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 
 }  // namespace
 
+void rename_durably(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0 || !synchronise_folder_of(to))
+    fail_by_system("cannot write " + to.string(), errno);
+}
+
 fs::path rename_to_free(const fs::path& from, const fs::path& to) {
   fs::path name = to;
   for (int n = 2; !rename_to_new(from, name); ++n) {

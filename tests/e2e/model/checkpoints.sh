@@ -50,6 +50,31 @@ run "${train[@]}" --out run --resume auto
   diff -r run as_it_was
 verdict $? 'a run whose checkpoints are all damaged is an error, and nothing is overwritten'
 
+# ---- names on the disk ---------------------------------------------------------------------------
+# lost_names TRACE RUN: the renames in its folders that their thread left without an fsync of that
+# folder: a crash of the machine may undo them.
+lost_names() {
+  awk -v folders="fsync\\([0-9]+<[^>]*/$2(/checkpoints)?>" -v names="^[0-9]+ +rename.*\"$2/" '
+    $0 ~ names && !/ = -1 / { if ($1 in open) print open[$1]; open[$1] = $0 }
+    $0 ~ folders { delete open[$1] }
+    END { for (one in open) print open[one] }' "$1"
+}
+law='a file that a run gives another name has it after a crash of the machine, too'
+if may_trace; then
+  traced=(strace -f -qq -y --seccomp-bpf -o names.trace -e trace=rename,renameat,renameat2,fsync
+    "${train[@]}" --out names --data.val small/val --checkpoint.background false)
+  run "${traced[@]}" --stop-after 11
+  ((status == 3)) && grep -q '"names/checkpoints/best.h5")' names.trace &&
+    said=$(lost_names names.trace names) && [[ ! $said ]] &&
+    flip names/checkpoints/step-00000011.h5 4000 &&
+    run "${traced[@]}" --resume auto --stop-after 12 && ((status == 3)) &&
+    grep -q '"names/checkpoints/step-00000011.h5.aside"' names.trace &&
+    said=$(lost_names names.trace names) && [[ ! $said ]]
+  verdict $? "$law"
+else
+  echo "SKIP $law: strace may not trace here"
+fi
+
 # ---- damaged, with a correct checksum ------------------------------------------------------------
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
   /usr/bin/python3 "$support/edit_checkpoint.py" sound/checkpoints/step-00000010.h5 hostile.h5 \
