@@ -1,6 +1,5 @@
 #include "lockstep/observe/metrics.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -36,9 +35,9 @@ using File = Owned<int, ::close, -1>;
   fail_by_system(fmt::format("{} cannot {}", path.string(), what), errno);
 }
 
-/// The lines of starts, ends, checkpoints and ledgers after the first `keep_bytes` bytes.
-std::string what_happened(const std::filesystem::path& path, std::uint64_t keep_bytes) {
-  std::istringstream lines(read_text(path).substr(keep_bytes));
+/// The lines of starts, ends, checkpoints and ledgers.
+std::string what_happened(std::string text) {
+  std::istringstream lines(std::move(text));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     if (lines.eof()) break;
@@ -54,6 +53,16 @@ std::string what_happened(const std::filesystem::path& path, std::uint64_t keep_
     }
   }
   return kept;
+}
+
+/// Cuts the file, but for what happened after the cut. A process that is killed meanwhile leaves
+/// the old file or the new one.
+void cut(const std::filesystem::path& path, std::uint64_t keep_bytes) {
+  std::string text = read_text(path);
+  const std::string later = what_happened(text.substr(keep_bytes));
+  text.resize(keep_bytes);
+  text += later;
+  write_text_atomically(std::filesystem::canonical(path), text);
 }
 
 File open_to_write(const std::filesystem::path& path) {
@@ -81,12 +90,13 @@ struct MetricsLog::Impl {
           fmt::format("{} is shorter than it was when the checkpoint was written ({} of {} "
                       "bytes): earlier lines are lost",
                       path.string(), bytes, keep_bytes));
-    const bool longer = bytes > keep_bytes;
-    bytes = std::min(bytes, keep_bytes);
-    buffer = longer ? what_happened(path, keep_bytes) : "";
-    if (longer && ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) fail(path, "be cut");
-    if (::lseek(file.get(), 0, SEEK_END) < 0) fail(path, "be positioned");
-    bytes += buffer.size();
+    if (bytes > keep_bytes) {
+      cut(path, keep_bytes);
+      file = open_to_write(path);
+    }
+    const off_t end = file ? ::lseek(file.get(), 0, SEEK_END) : -1;
+    if (end < 0) fail(path, "be continued");
+    bytes = static_cast<std::uint64_t>(end);
     thread = std::thread([this] { run(); });
   }
 

@@ -194,6 +194,28 @@ TEST_CASE("starts, ends and checkpoints after the cut are kept, other lines are 
                                  Record(CheckpointRecord{}).index(), Record(EndRecord{}).index()});
 }
 
+TEST_CASE("a run that is killed just after it has cut its log has lost nothing that happened",
+          "[metrics]") {
+  const Folder folder;
+  const auto path = folder.path / "metrics.jsonl";
+  std::string kept;
+  {
+    MetricsLog log(path, 0);
+    log.write(step_record(1));
+    log.flush();
+    kept = read_text(path);
+    log.write(step_record(2));
+    log.write(CheckpointRecord{2});
+  }
+  const std::string checkpoint = last_line(path) + "\n";
+  for (int times = 0; times < 2; ++times) {
+    const MetricsLog killed(path, kept.size(), [] { throw Error("it writes nothing more"); });
+    CHECK(read_text(path) == kept + checkpoint);
+    CHECK(killed.bytes() == kept.size() + checkpoint.size());
+  }
+  CHECK(names_in(folder.path) == std::vector<std::string>{"metrics.jsonl"});
+}
+
 TEST_CASE("another thread can write what is buffered and the end, once", "[metrics]") {
   const Folder folder;
   const auto path = folder.path / "metrics.jsonl";
