@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/comm/rank_list.hpp"
 namespace lockstep::liveness {
 namespace {
 
@@ -15,6 +17,18 @@ constexpr double recent_s = 60;
 
 // A shorter one is normal where cores are busy.
 constexpr double long_s = 2;
+
+/// Says of the first ranks what `one` says, and which the others are: a fault of a node or of the
+/// network concerns many, and a message has a limit.
+std::string describe_each(const std::vector<int>& ranks,
+                          const std::function<std::string(int rank)>& one) {
+  constexpr std::size_t most = 20;
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < std::min(most, ranks.size()); ++i) texts.push_back(one(ranks[i]));
+  if (ranks.size() > most)
+    texts.push_back("and " + comm::rank_list({ranks.begin() + most, ranks.end()}));
+  return join(texts, ", ");
+}
 
 }  // namespace
 
@@ -155,29 +169,24 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
 }
 
 std::string Roster::describe_missing(const std::vector<int>& ranks) const {
-  std::string text;
-  for (const int rank : ranks) {
+  return describe_each(ranks, [this](int rank) {
     const Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
     const double silent_s = clock_s_ - entry.heard_s;
     const bool present = entry.standing == Standing::present;
-    text += fmt::format(
-        "{}rank {} on {} ({}, last in {}{}{})", text.empty() ? "" : ", ", rank, entry.host,
+    return fmt::format(
+        "rank {} on {} ({}, last in {}{}{})", rank, entry.host,
         present ? fmt::format("silent for {:.0f} s", silent_s) : "its process has ended",
         describe(entry.activity), present && !entry.trouble.empty() ? "; " + entry.trouble : "",
         present ? node_state(entry) : "");
-  }
-  return text;
+  });
 }
 
 std::string Roster::describe_late(const std::vector<int>& ranks) const {
-  std::string text;
-  for (const int rank : ranks) {
+  return describe_each(ranks, [this](int rank) {
     const Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
-    text += fmt::format("{}rank {} on {} (in {} for {:.0f} s{})", text.empty() ? "" : ", ", rank,
-                        entry.host, describe(entry.activity), clock_s_ - entry.moved_s,
-                        node_state(entry));
-  }
-  return text;
+    return fmt::format("rank {} on {} (in {} for {:.0f} s{})", rank, entry.host,
+                       describe(entry.activity), clock_s_ - entry.moved_s, node_state(entry));
+  });
 }
 
 /// Empty, or "; the node is overloaded: its heartbeat was not scheduled for 12 s".

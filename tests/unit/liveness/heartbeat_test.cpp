@@ -22,6 +22,18 @@ TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
   CHECK_THROWS(tcp::read_beat(""));
 }
 
+TEST_CASE("an answer that would be too long for a connection is cut", "[heartbeat]") {
+  const std::vector<int> ranks{3, 4};
+  const std::string message =
+      tcp::make_finding({7, comm::Absence{ranks, std::string(1 << 17, 'x'), true}});
+  CHECK(message.size() <= tcp::heartbeat_message_limit);
+  const tcp::AbsenceFinding finding = tcp::read_finding(message);
+  CHECK(finding.number == 7);
+  REQUIRE(finding.absence);
+  CHECK(finding.absence->ranks == ranks);
+  CHECK(finding.absence->outside);
+}
+
 TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
   Ranks ranks(1, 20);
   CHECK(ranks.heartbeats[0] == nullptr);

@@ -64,6 +64,20 @@ TEST_CASE("a rank is late when it keeps others waiting, not when it waits", "[ro
   CHECK_FALSE(roster.stuck(29));
 }
 
+TEST_CASE("of a thousand ranks that are late or missing, a few are described and all are named",
+          "[roster]") {
+  Roster roster(std::vector<std::string>(1000, "a node with a long name"));
+  for (int rank = 0; rank < 1000; ++rank) roster.heard(rank, at(9, Phase::reduction, rank < 3, 5));
+  roster.pass(30);
+  const std::vector<int> late = roster.late(29);
+  REQUIRE(late.size() == 997);
+  for (const std::string& text : {roster.describe_late(late), roster.describe_missing(late)}) {
+    CHECK_THAT(text, Contains("rank 22 on a node") && !Contains("rank 23 on") &&
+                         Catch::Matchers::EndsWith("), and ranks 23-999"));
+    CHECK(text.size() < 3000);
+  }
+}
+
 TEST_CASE("a late rank that waits for a file system is not at fault", "[roster]") {
   Roster roster({"a", "b"});
   const auto absence = [&](Activity activity) {

@@ -2,12 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::tcp {
 namespace {
+
+// A larger message would end the connection.
+constexpr std::size_t most_text = heartbeat_message_limit / 2;
 
 template <class Value>
 std::string message(char mark, const Value& value) {
@@ -31,7 +35,7 @@ std::string make_beat(const comm::Activity& activity, double starved_s) {
 Beat read_beat(std::string_view message) { return read<Beat>(message); }
 
 std::string make_end(char mark, int status, std::string_view why) {
-  return fmt::format("{} {} {}", mark, status, why.substr(0, heartbeat_message_limit / 2));
+  return fmt::format("{} {} {}", mark, status, why.substr(0, most_text));
 }
 
 End read_end(std::string_view message) {
@@ -49,7 +53,11 @@ std::string make_question(const AbsenceQuestion& question) {
 
 AbsenceQuestion read_question(std::string_view message) { return read<AbsenceQuestion>(message); }
 
-std::string make_finding(const AbsenceFinding& finding) { return message(finding_mark, finding); }
+std::string make_finding(AbsenceFinding finding) {
+  if (finding.absence)
+    finding.absence->text.resize(std::min(finding.absence->text.size(), most_text));
+  return message(finding_mark, finding);
+}
 
 AbsenceFinding read_finding(std::string_view message) { return read<AbsenceFinding>(message); }
 

@@ -53,7 +53,7 @@ struct AbsenceFinding {
 
   static void fields(auto& self, auto&& visit) { visit(self.number, self.absence); }
 };
-std::string make_finding(const AbsenceFinding& finding);
+std::string make_finding(AbsenceFinding finding);
 AbsenceFinding read_finding(std::string_view message);
 /// Rank 0 asks the first rank of each node which other nodes it reaches.
 std::string make_probe(std::uint64_t round);
