@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "lockstep/base/countdown.hpp"
@@ -63,8 +62,9 @@ class Rank0Control final : public comm::MeetingControl {
     check_size(result.size() + 1, phase);
     answer(agreed + result);
     Countdown left(spec_.deadline_s);
-    for (; unsent(); wait_for(wires_)) {
-      if (left.over()) throw Error(fmt::format("{}: a rank stopped listening", phase));
+    for (std::vector<int> deaf; !(deaf = unsent()).empty(); wait_for(wires_)) {
+      if (left.over())
+        throw Error(fmt::format("{}: {} stopped listening", phase, comm::rank_list(deaf)));
       for (Wire* wire : wires_) wire->flush();
     }
     return result;
@@ -113,9 +113,12 @@ class Rank0Control final : public comm::MeetingControl {
     throw comm::MissingRanks(why);
   }
 
-  bool unsent() const {
-    return std::any_of(wires_.begin(), wires_.end(),
-                       [](const Wire* wire) { return wire->unsent(); });
+  /// The ranks that have not taken all that was sent to them.
+  std::vector<int> unsent() const {
+    std::vector<int> ranks;
+    for (std::size_t rank = 1; rank < peers_.size(); ++rank)
+      if (peers_[rank].wire.unsent()) ranks.push_back(static_cast<int>(rank));
+    return ranks;
   }
 
   std::vector<Peer> peers_;

@@ -254,3 +254,29 @@ TEST_CASE("after the deadline of a meeting the heartbeats say which rank is late
     two.get();
   }
 }
+
+TEST_CASE("a rank that does not take what all are told is named", "[tcp][meeting][slow][waits]") {
+  const Folder folder;
+  const cluster::MeetingPlace place = place_in(folder);
+  auto zero = std::async(std::launch::async, [&place] {
+    cluster::RankInfo self;
+    self.world = 3;
+    const auto control = make_tcp_control(place, self, {.deadline_s = 5});
+    try {
+      const auto much = [](const std::vector<std::string>&) {
+        return std::string(std::size_t{64} << 20, 'x');
+      };
+      return control->combine("", "first", much);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  });
+  Wire one = say_hello(place, 1, true), two = say_hello(place, 2, true);
+  for (Wire* wire : {&one, &two}) {
+    wire->set_limit(std::size_t{1} << 28);
+    wire->send("");
+    wire->send(std::string("first\0", 6));
+  }
+  while (zero.wait_for(1ms) != std::future_status::ready) two.receive();
+  CHECK(zero.get() == "first: rank 1 stopped listening");
+}
