@@ -9,11 +9,13 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
 
 namespace lockstep::liveness {
 namespace {
@@ -84,7 +86,11 @@ struct Watch::Impl {
   void fail(const std::string& why) {
     reason = why.starts_with(": ") ? why.substr(2) : why;
     failed = true;
-    std::thread(spec.abort).detach();
+    try {
+      std::thread(spec.abort).detach();
+    } catch (const std::system_error& error) {  // called here it could keep this thread for ever
+      log::warn(fmt::format("no thread to end what is in flight: {}", error.what()));
+    }
     if (!sleep([this] { return ending || noticed; }, std::chrono::duration<double>(spec.grace_s)))
       spec.give_up(reason);
   }

@@ -25,8 +25,8 @@ struct WatchSpec {
 /// Watches collectives that the host starts and never waits for, on a separate thread. When none
 /// has ended for the deadline, or one failed, or the library reports an error, it aborts what is in
 /// flight. This wakes threads that wait for the device, and rethrow() throws on the main thread. If
-/// that does not happen within the grace period, the watch gives up. Time in which the process was
-/// suspended does not count.
+/// that does not happen within the grace period, the watch gives up; so it does where the system
+/// gives no thread for abort(). Time in which the process was suspended does not count.
 /// **Thread safety:** only the main thread calls it. The functions of WatchSpec run on the watch's
 /// thread, abort() on another one.
 class Watch {

@@ -1,3 +1,5 @@
+#include <pthread.h>
+
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -103,4 +105,20 @@ TEST_CASE("a main thread that does not wake after the abort is given up", "[watc
   watch.started("bucket 0", std::make_unique<TestEvent>(fixture.flag));
   CHECK(becomes([&] { return fixture.given_up == 1; }));
   REQUIRE(becomes([&] { return fixture.aborts == 1; }));
+}
+
+TEST_CASE("where the system gives no thread, the watch gives up after the grace period",
+          "[watch]") {
+  Fixture fixture;
+  liveness::Watch watch(fixture.spec(60, 0.1));
+  pthread_attr_t usual, impossible;
+  REQUIRE(pthread_getattr_default_np(&usual) == 0);
+  REQUIRE(pthread_getattr_default_np(&impossible) == 0);
+  REQUIRE(pthread_attr_setstacksize(&impossible, std::size_t{1} << 46) == 0);
+  REQUIRE(pthread_setattr_default_np(&impossible) == 0);
+  fixture.broken = true;
+  CHECK(becomes([&] { return fixture.given_up == 1; }));
+  CHECK(fixture.aborts == 0);
+  CHECK_THROWS_WITH(watch.rethrow(), Contains("a peer is gone"));
+  REQUIRE(pthread_setattr_default_np(&usual) == 0);
 }
