@@ -172,7 +172,7 @@ while is_there():
     time.sleep(0.05)
 END
 
-law 'an mpirun that stays after its ranks have ended is ended, and no other' <<'END'
+law 'an mpirun that stays after its ranks have ended is ended, and no other, whatever names there are' <<'END'
 import subprocess
 import launchers
 launchers.LOOK_S = 0.1
@@ -184,6 +184,8 @@ starts = [("ours", STAYS), ("theirs", STAYS), ("ours", WORKS), ("ours", PATIENT)
 stays, *others = [subprocess.Popen(["./mpirun", "-c", program], start_new_session=True,
                                    env={**os.environ, "LOCKSTEP": whose})
                   for whose, program in starts]
+NAMELESS = r"import time; open('/proc/self/comm', 'wb').write(b'caf\xe9'); time.sleep(60)"
+others.append(subprocess.Popen([sys.executable, "-c", NAMELESS], start_new_session=True))
 time.sleep(0.5)
 launchers.watch("ours")
 assert stays.wait(10) == -9

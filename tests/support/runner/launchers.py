@@ -20,7 +20,8 @@ def left_alone(lockstep):
     states, children, launchers = {}, {}, []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            name, after = (folder / "stat").read_text().split("(", 1)[1].rsplit(") ", 1)
+            stat = (folder / "stat").read_text(errors="replace")  # a name may be any bytes
+            name, after = stat.split("(", 1)[1].rsplit(") ", 1)
         except (OSError, IndexError):
             continue  # it has ended
         pid, (state, parent) = int(folder.name), after.split()[:2]
