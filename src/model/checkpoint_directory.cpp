@@ -46,7 +46,7 @@ std::vector<Numbered> list(const fs::path& directory, std::string_view prefix) {
 /// What the file holds. Throws InputError when it is torn, or not of the step in its name: then it
 /// was renamed or copied, and no step of this run.
 Progress progress_in(const Numbered& file) {
-  const Progress its = read_header(file.path).progress;
+  Progress its = read_header(file.path).progress;
   require(its.step == file.step,
           fmt::format("{}: by its name it is of step {}, but it holds step {}", file.path.string(),
                       file.step, its.step));

@@ -29,7 +29,7 @@ constexpr char agreed = 'y', refused = 'n';
 constexpr std::string_view ended = "rank 0 has ended: ";
 
 /// What a rank says when it has heard that it was let in. Until then it may have given up.
-constexpr std::string_view confirmation = "";
+constexpr std::string_view confirmation;
 
 /// Throws Error when the meeting was cancelled.
 void check_not_cancelled(const comm::MeetingSpec& spec);
