@@ -12,7 +12,6 @@
 
 namespace lockstep::reduce {
 
-using backend::Matrix;
 using backend::Thin;
 using backend::Vector;
 

@@ -18,7 +18,9 @@ namespace {
 
 /// How far the receiver of a step's message is: 1, 2, 4, ... below `world`, one after the other.
 std::size_t distance_in(std::uint64_t step, std::size_t world) {
-  return std::size_t{1} << step % static_cast<std::uint64_t>(std::bit_width(world - 1));
+  const auto distances = static_cast<std::uint64_t>(std::bit_width(world - 1));
+  check(distances > 0, "a message goes to another rank");
+  return std::size_t{1} << step % distances;
 }
 
 }  // namespace
