@@ -232,7 +232,8 @@ void set_key(Config& config, const std::string& name, const std::string& value) 
   key->set(config, value);
 }
 
-void apply_toml(Config& config, std::string_view text, const std::string& origin) {
+std::set<std::string> apply_toml(Config& config, std::string_view text, const std::string& origin) {
+  std::set<std::string> names;
   for (const TomlEntry& entry : read_toml(text, origin)) {
     if (entry.kind == TomlKind::table && is_section(entry.key)) continue;
     const std::string where = fmt::format("{}, line {}: ", origin, entry.line);
@@ -246,7 +247,9 @@ void apply_toml(Config& config, std::string_view text, const std::string& origin
     } catch (const InputError& error) {
       throw InputError(where + error.what());
     }
+    names.insert(key->name);
   }
+  return names;
 }
 
 namespace {

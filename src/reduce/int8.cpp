@@ -168,17 +168,15 @@ std::string Int8Exchange::describe_buckets() const {
 }
 
 ExchangeState Int8Exchange::save(comm::Control& control) const {
-  std::vector<std::string> all = gather_state(control, packed(vectors_, errors()));
-  ExchangeState state;
+  ExchangeState state = gather_state(control, rank_key(rank()), packed(vectors_, errors()));
   if (control.rank() == 0) state[buckets_key] = describe_buckets();
-  for (std::size_t r = 0; r < all.size(); ++r) state[rank_key(r)] = std::move(all[r]);
   return state;
 }
 
 std::string Int8Exchange::load(const SavedState& state) {
   constexpr std::string_view left_out = "what int8 had left out";
   const std::size_t saved_by = state.count(rank_prefix);
-  if (saved_by != world()) return of_other_ranks(left_out, saved_by, world());
+  if (saved_by != world()) return of_others(left_out, saved_by, "ranks", world());
   if (state.find(buckets_key) != describe_buckets())
     return fmt::format("{} (of other buckets: comm.bucket-mb)", left_out);
   const auto mine = state.find(rank_key(rank()));

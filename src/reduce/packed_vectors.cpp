@@ -42,19 +42,21 @@ bool unpack(backend::Vectors& vectors, std::string_view bytes,
   return true;
 }
 
-std::vector<std::string> gather_state(comm::Control& control, const std::string& mine,
-                                      std::size_t at_once) {
+ExchangeState gather_state(comm::Control& control, const std::string& key, const std::string& mine,
+                           std::size_t at_once) {
   constexpr std::string_view phase = "the exchange's state";
   const std::size_t piece =
       std::max<std::size_t>(1, at_once / static_cast<std::size_t>(control.world()));
   const double most = control.max({static_cast<double>(mine.size())}, phase)[0];
-  std::vector<std::string> all;
+  const std::vector<std::string> keys = control.gather_at_root(key, phase);
+  ExchangeState all;
   for (std::size_t sent = 0; static_cast<double>(sent) < most; sent += piece) {
     const auto now = control.gather_at_root(mine.substr(std::min(sent, mine.size()), piece), phase);
-    all.resize(now.size());
     for (std::size_t rank = 0; rank < now.size(); ++rank) {
-      if (sent == 0 && !now[rank].empty()) all[rank].reserve(static_cast<std::size_t>(most));
-      all[rank] += now[rank];
+      if (now[rank].empty()) continue;
+      std::string& bytes = all[keys[rank]];
+      if (sent == 0) bytes.reserve(static_cast<std::size_t>(most));
+      bytes += now[rank];
     }
   }
   return all;
@@ -70,8 +72,9 @@ std::uint64_t saved_steps(const SavedState& state, const std::string& name) {
   return *number;
 }
 
-std::string of_other_ranks(std::string_view what, std::size_t saved_by, std::size_t world) {
-  return fmt::format("{} (of {} ranks, now {})", what, saved_by, world);
+std::string of_others(std::string_view what, std::size_t saved_by, std::string_view who,
+                      std::size_t now) {
+  return fmt::format("{} (of {} {}, now {})", what, saved_by, who, now);
 }
 
 }  // namespace lockstep::reduce

@@ -204,13 +204,10 @@ std::vector<Vector> PowerSgdExchange::columns() const {
 }
 
 ExchangeState PowerSgdExchange::save(comm::Control& control) const {
-  std::vector<std::string> all =
-      gather_state(control, has_state() ? packed(vectors_, errors()) : "");
-  ExchangeState state;
+  ExchangeState state =
+      gather_state(control, rank_key(rank()), has_state() ? packed(vectors_, errors()) : "");
   if (control.rank() != 0) return state;
   state[steps_key] = std::to_string(steps_);
-  for (std::size_t r = 0; r < all.size(); ++r)
-    if (!all[r].empty()) state[rank_key(r)] = std::move(all[r]);
   const std::string shared = has_state() ? packed(vectors_, columns()) : "";
   if (!shared.empty()) state[columns_key] = shared;
   return state;
@@ -228,7 +225,8 @@ std::string PowerSgdExchange::load(const SavedState& state) {
                         name(), how_.rank));
   };
   fits(state.find(columns_key), columns());
-  if (saved_by != world()) return of_other_ranks("what PowerSGD had left out", saved_by, world());
+  if (saved_by != world())
+    return of_others("what PowerSGD had left out", saved_by, "ranks", world());
   fits(state.find(rank_key(rank())), errors());
   return "";
 }

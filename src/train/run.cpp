@@ -211,11 +211,9 @@ std::size_t choose_copies(const RunParts& parts) {
   Trainer& trainer = parts.trainer;
   constexpr std::size_t most = 2;
   if (!config.checkpoint.background) return 0;
-  // The exchange's state is gathered first.
-  const std::size_t bytes =
-      model::checkpoint_bytes({}, trainer.parameters()) +
-      2 * exchange_state_bytes(config, trainer.network(), parts.spec.grid.replicas.count,
-                               parts.spec.nodes);
+  const std::size_t bytes = model::checkpoint_bytes({}, trainer.parameters()) +
+                            exchange_state_bytes(config, trainer.network(),
+                                                 parts.spec.grid.replicas.count, parts.spec.nodes);
   const std::size_t copies =
       copies_within(config.recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
   if (copies == 0 && parts.control.rank() == 0)

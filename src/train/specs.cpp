@@ -214,15 +214,19 @@ reduce::ExchangeKind exchange_of(const config::Config& config) {
                                      : exchange_of(config.comm.wire);
 }
 
+bool has_groups_by_node(const config::Config& config) {
+  return config.sync.every > 1 && config.sync.group == config::SyncGroup::node;
+}
+
 std::size_t exchange_state_bytes(const config::Config& config, const nn::Network& network,
                                  int replicas, const comm::Nodes& nodes) {
-  const bool by_node = config.sync.every > 1 && config.sync.group == config::SyncGroup::node;
-  const std::size_t parts = by_node ? nodes.count() : static_cast<std::size_t>(replicas);
-  return parts * reduce::saved_bytes(
-                     exchange_of(config), nn::numbers(trained_part(config, network)),
-                     config.optim.ema > 0, optim::has_second_moments(make_formula(config.optim)),
-                     {.outer_momentum = config.sync.outer_momentum},
-                     {.late = config.sync.gossip_late});
+  const std::size_t parts =
+      has_groups_by_node(config) ? nodes.count() : static_cast<std::size_t>(replicas);
+  return 2 * parts *
+         reduce::saved_bytes(
+             exchange_of(config), nn::numbers(trained_part(config, network)), config.optim.ema > 0,
+             optim::has_second_moments(make_formula(config.optim)),
+             {.outer_momentum = config.sync.outer_momentum}, {.late = config.sync.gossip_late});
 }
 
 nn::Network trained_part(const config::Config& config, const nn::Network& network) {
@@ -288,7 +292,7 @@ reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Node
                                   std::uint64_t steps_per_epoch) {
   const auto& given = config.sync;
   if (given.every == 1) return {};
-  const bool by_node = given.group == config::SyncGroup::node;
+  const bool by_node = has_groups_by_node(config);
   require(!by_node || nodes.count() > 1,
           fmt::format("sync.every = {} is about the groups of sync.group = node, and all ranks are "
                       "on one node: use sync.group = rank, or leave it out",

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -194,8 +195,9 @@ struct Config {
 /// and the nearest known one, and for a value that does not fit.
 void set_key(Config& config, const std::string& name, const std::string& value);
 
-/// Applies a TOML text on top of `config`. Errors name `origin`, the line and the key.
-void apply_toml(Config& config, std::string_view text, const std::string& origin);
+/// Applies a TOML text on top of `config`. Returns the names of the keys that it sets. Errors name
+/// `origin`, the line and the key.
+std::set<std::string> apply_toml(Config& config, std::string_view text, const std::string& origin);
 
 /// The configuration as a TOML text that apply_toml() reads back to the same struct.
 std::string to_toml(const Config& config);

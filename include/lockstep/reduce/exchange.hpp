@@ -147,7 +147,7 @@ class Settled {
 };
 
 /// Throws InputError naming both exchanges when `saved_by`, the one that wrote the checkpoint at
-/// `origin`, is not this one; else loads the state. Errors name `origin`.
+/// `origin`, is not this one; else loads the state, as Exchange::load() does. Errors name `origin`.
 std::string load_state(Exchange& exchange, const std::string& saved_by, const SavedState& state,
                        const std::string& origin);
 

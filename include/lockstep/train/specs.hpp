@@ -66,7 +66,10 @@ optim::ScheduleSpec make_schedule(const config::Config& config, std::uint64_t st
 /// How ranks sum gradients in each step.
 reduce::ExchangeKind exchange_of(config::Wire wire);
 reduce::ExchangeKind exchange_of(const config::Config& config);
-/// Bytes that the exchange adds to a checkpoint, of all ranks together, at most.
+/// Whether ranks train in groups, each of those of a node.
+bool has_groups_by_node(const config::Config& config);
+/// Bytes that the exchange's state of all ranks takes on rank 0 while a checkpoint is made: as it
+/// was gathered, and in the checkpoint. At most.
 std::size_t exchange_state_bytes(const config::Config& config, const nn::Network& network,
                                  int replicas, const comm::Nodes& nodes);
 /// From which step on gradients travel as products (reduce::ExchangeKind::power_sgd).

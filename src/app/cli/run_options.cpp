@@ -121,9 +121,7 @@ void RunOptions::apply(config::Config& config) const {
   std::set<std::string> given;
   if (app_->given("--config")) {
     require(!file_.empty(), "--config names no file");
-    const std::string text = read_text(file_);
-    config::apply_toml(config, text, file_);
-    for (const config::TomlEntry& entry : config::read_toml(text, file_)) given.insert(entry.key);
+    given = config::apply_toml(config, read_text(file_), file_);
   }
   for (const auto& [name, value] : given_) {
     config::set_key(config, name, value);

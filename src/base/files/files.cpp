@@ -27,9 +27,8 @@ using FileDescriptor = Owned<int, ::close, -1>;
   fail_by_system("cannot write " + path.string(), errno);
 }
 
-void synchronise(const std::filesystem::path& path, int flags,
-                 const std::filesystem::path& destination) {
-  const FileDescriptor file(::open(path.c_str(), flags | O_CLOEXEC));
+void synchronise(const std::filesystem::path& path, const std::filesystem::path& destination) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file || ::fsync(file.get()) != 0) cannot_write(destination);
 }
 
@@ -93,24 +92,19 @@ PendingFile::~PendingFile() {
 }
 
 void PendingFile::commit() {
-  synchronise(temporary_, O_RDONLY, path_);
+  synchronise(temporary_, path_);
   rename_durably(temporary_, path_);
   temporary_.clear();
 }
 
 bool PendingFile::publish() {
-  synchronise(temporary_, O_RDONLY, path_);
+  synchronise(temporary_, path_);
   if (::link(temporary_.c_str(), path_.c_str()) != 0) {
     if (errno == EEXIST) return false;
     cannot_write(path_);
   }
-  synchronise_directory();
+  if (!synchronise_folder_of(path_)) cannot_write(path_);
   return true;
-}
-
-void PendingFile::synchronise_directory() const {
-  const std::filesystem::path directory = path_.has_parent_path() ? path_.parent_path() : ".";
-  synchronise(directory, O_RDONLY | O_DIRECTORY, path_);
 }
 
 void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
@@ -133,7 +127,7 @@ void write_into_room(const std::filesystem::path& room, const std::filesystem::p
                      std::string_view text) {
   write_into(room, text, path);
   if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0) cannot_write(path);
-  synchronise(room, O_RDONLY, path);
+  synchronise(room, path);
   rename_durably(room, path);
 }
 

@@ -16,13 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Makes durable that `path` is the name of a file. False, with errno, when that fails.
-bool synchronise_folder_of(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const Owned<int, ::close, -1> open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return open && ::fsync(open.get()) == 0;
-}
-
 /// As ::rename(), but fails with EEXIST where `to` exists.
 bool rename_to_new(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
@@ -38,6 +31,12 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 }
 
 }  // namespace
+
+bool synchronise_folder_of(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const Owned<int, ::close, -1> open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return open && ::fsync(open.get()) == 0;
+}
 
 void rename_durably(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0 || !synchronise_folder_of(to))

@@ -154,13 +154,15 @@ std::vector<Vector> GossipExchange::saved() const {
   return all;
 }
 
+std::string GossipExchange::my_key() const {
+  return rank_key(static_cast<std::size_t>(communicator_.rank()));
+}
+
 ExchangeState GossipExchange::save(comm::Control& control) const {
   check(!own_.is_settled(), "the exchange is settled");
-  std::vector<std::string> all = gather_state(control, steps_ > 0 ? packed(vectors_, saved()) : "");
-  ExchangeState state;
+  ExchangeState state =
+      gather_state(control, my_key(), steps_ > 0 ? packed(vectors_, saved()) : "");
   if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) state[rank_key(rank)] = std::move(all[rank]);
   return state;
 }
 
@@ -170,8 +172,9 @@ std::string GossipExchange::load(const SavedState& state) {
   begin_equal();
   const std::size_t saved_by = state.count(rank_prefix);
   if (saved_by != world())
-    return of_other_ranks("each rank's own weights, which begin at their mean", saved_by, world());
-  const auto mine = state.find(rank_key(static_cast<std::size_t>(communicator_.rank())));
+    return of_others("each rank's own weights, which begin at their mean", saved_by, "ranks",
+                     world());
+  const auto mine = state.find(my_key());
   require(mine && unpack(vectors_, *mine, saved()),
           fmt::format("the state of the exchange '{}' is of another network, or of messages that "
                       "are added another number of steps later (sync.gossip-late), which here is "

@@ -67,6 +67,7 @@ class GossipExchange final : public BucketExchange {
   void mix(const Message& message);
   void add_messages();
   std::vector<backend::Vector> saved() const;
+  std::string my_key() const;
 
   const std::size_t late_;
   const ExchangeParts parts_;

@@ -137,13 +137,9 @@ std::vector<Vector> LocalExchange::saved() const {
 ExchangeState LocalExchange::save(comm::Control& control) const {
   check(!own_.is_settled(), "the exchange is settled");
   const bool tells = differs() && group_->rank() == 0;
-  const std::string mine = tells ? packed(vectors_, saved()) : "";
-  const auto groups = control.gather_at_root(std::to_string(how_.group), "groups");
-  std::vector<std::string> all = gather_state(control, mine);
-  ExchangeState state;
+  ExchangeState state =
+      gather_state(control, group_key(how_.group), tells ? packed(vectors_, saved()) : "");
   if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) state[group_key(std::stoi(groups[rank]))] = std::move(all[rank]);
   return state;
 }
 
@@ -155,8 +151,8 @@ std::string LocalExchange::load(const SavedState& state) {
   const std::size_t saved_by = state.count(group_prefix), groups = world() / group_size();
   if (saved_by == 0) return "";
   if (saved_by != groups)
-    return fmt::format("each group's own weights, which begin at their mean (of {} groups, now {})",
-                       saved_by, groups);
+    return of_others("each group's own weights, which begin at their mean", saved_by, "groups",
+                     groups);
   const auto mine = state.find(group_key(how_.group));
   require(mine && unpack(vectors_, *mine, saved()),
           fmt::format("the state of the exchange '{}' is of another network, or of a run that "

@@ -17,9 +17,6 @@ constexpr std::size_t run_bytes = std::size_t{8} << 20;
 // Buffers for messages, once ranks have reduced gradients: 2.5 MB were seen with MPI on one node.
 constexpr std::size_t message_bytes = std::size_t{4} << 20;
 
-// The exchange's state as rank 0 gathers it, and in the checkpoint that is made of it.
-constexpr std::size_t gathered_twice = 2;
-
 /// Bytes of the largest tensor, which is made plain on its way into a checkpoint.
 std::size_t largest_tensor(const std::vector<nn::Tensor>& tensors) {
   std::size_t most = 0;
@@ -49,8 +46,8 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
   recompute.scratch_reserved = true;
   if (other.checkpoints)
-    recompute.between_steps = (2 + vectors) * weights + largest_tensor(nn::tensors(network)) +
-                              gathered_twice * other.exchange_state_bytes;
+    recompute.between_steps =
+        (2 + vectors) * weights + largest_tensor(nn::tensors(network)) + other.exchange_state_bytes;
 }
 
 std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,

@@ -79,11 +79,6 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
          "'" + header.placement + "'", "'" + conditions.placement + "'");
 }
 
-/// Whether ranks train in groups, each of those of a node.
-bool has_groups_by_node(const config::Config& config) {
-  return config.sync.every > 1 && config.sync.group == config::SyncGroup::node;
-}
-
 /// Why ranks on other nodes give other bits; empty where they do not. A file without a placement is
 /// by another build, which is named anyway.
 std::string changed_placement(const model::CheckpointHeader& header, const config::Config& before,

@@ -31,7 +31,6 @@ class PendingFile {
   bool publish();
 
  private:
-  void synchronise_directory() const;
   SpareDescriptors spare_;
   std::filesystem::path path_, temporary_;
 };

@@ -4,6 +4,10 @@
 
 namespace lockstep {
 
+/// Makes durable that `path` is the name of a file: syncs its folder. False, with errno, when that
+/// fails.
+bool synchronise_folder_of(const std::filesystem::path& path);
+
 /// Gives the file the name `to`, replaces what has it, and syncs the folder of `to`, so that the
 /// new name outlives a crash of the machine. Sync what the file holds before. Throws as
 /// fail_by_system().
