@@ -13,6 +13,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -169,10 +170,10 @@ void PackFolder::finish_moves() {
     if (fs::is_empty(from / split))
       fs::remove(from / split);
     else
-      fs::rename(from / split, target);
+      rename_durably(from / split, target);
   }
   if (fs::exists(from / skipped_list)) {
-    fs::rename(from / skipped_list, folder_ / skipped_list);
+    rename_durably(from / skipped_list, folder_ / skipped_list);
     if (fs::is_empty(folder_ / skipped_list)) fs::remove(folder_ / skipped_list);
   }
   lock_.reset();
