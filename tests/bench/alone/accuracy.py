@@ -4,8 +4,8 @@ machine may be busy.
 
 Ways to agree train on four ranks with 32 rows each. Large batches accumulate micro-batches of 128
 rows on one rank, as the training that they are compared with has them. TRAININGS=pilot first tries
-each rule's learning rates in half as many epochs, with a seed that the measurement does not use;
-the rows of large batches then take the best ones. Each finished training is a line of
+each rule's learning rates, with a seed that the measurement does not use; the rows of large batches
+then take the best ones. Each finished training is a line of
 $BUILD/bench/accuracy.jsonl, and a training that has a line there does not run again: remove the
 file after a change of the program that matters."""
 import json
@@ -26,9 +26,10 @@ COLUMNS = ['training', 'top-1 of each seed', 'mean', 'compared with', 'points le
 ARCHIVE = contenders.HERE.parent.parent.parent / 'shared' / 'cifar10' / 'cifar10-jpeg.tar.gz'
 RECIPE = contenders.HERE.parent.parent / 'jobs' / 'configs' / 'cifar10.toml'
 RANKS, EPOCHS, BATCH = 4, 10, 128
-PILOT_SEED, PILOT_EPOCHS = 1000, 5
+PILOT_SEED = 1000
 KEYS = ('precision', 'ranks', 'epochs', 'seed', 'options', 'recipe')
 SMALL = f'sgd {BATCH}'
+LESS_MOVED = ('--data.pad', 2)  # images moved by up to 2 pixels, not 4
 TRAININGS = {
     'fp32': (),
     'bf16': ('--comm.wire', 'bf16'),
@@ -41,18 +42,19 @@ TRAININGS = {
 TARGETS = {'bf16': 0.5, 'fp16': 0.5, 'int8': 1.0, 'power-sgd 4': 1.0, 'every 8': 1.0, 'gossip': 1.5}
 LARGE = (4096, 8192)
 RATES = {'sgd': (0.1, 0.2, 0.4, 0.8, 1.6), 'lars': (2, 4, 8, 16), 'lamb': (0.01, 0.02, 0.04),
-         'muon': (0.05, 0.1, 0.2)}
-OTHER_KEYS = dict.fromkeys(RATES, ('--optim.warmup-epochs', 2)) | {
-    # chosen by pilots, which RESULTS.md lists
-    'muon': ('--optim.warmup-epochs', 0.5, '--optim.nesterov', 'true',
-             '--optim.rest-lr-factor', 0.1),
+         'muon': (0.05, 0.1, 0.2, 0.4)}
+OTHER_KEYS = '--optim.warmup-epochs', 2
+FOR_MUON = '--optim.warmup-epochs', 0.5, '--optim.nesterov', 'true', '--optim.rest-lr-factor'
+CHOSEN_KEYS = {  # by pilots, which RESULTS.md lists
+    ('muon', 4096): (*FOR_MUON, 0.15, *LESS_MOVED),
+    ('muon', 8192): (*FOR_MUON, 0.1),
 }
 
 
 def large(rule, batch, rate):
     """Options of a large batch; what is accumulated keeps the rows of a micro-batch."""
     return ('--batch', batch, '--accumulate', batch // BATCH, '--optim.rule', rule, '--optim.lr',
-            rate, *OTHER_KEYS[rule])
+            rate, *CHOSEN_KEYS.get((rule, batch), OTHER_KEYS))
 
 
 def pack(folder):
@@ -115,13 +117,13 @@ def pilot(setting):
     for batch in LARGE:
         for rule, rates in RATES.items():
             for rate in rates:
-                setting.train(f'pilot {rule} {batch} {rate}', 1, PILOT_EPOCHS, PILOT_SEED,
+                setting.train(f'pilot {rule} {batch} {rate}', 1, EPOCHS, PILOT_SEED,
                               large(rule, batch, rate))
 
 
 def chosen_rate(setting, rule, batch):
     """The pilot's best rate, or None before all of its trainings with this rule have ended."""
-    tops = {rate: setting.find(1, PILOT_EPOCHS, PILOT_SEED, large(rule, batch, rate))
+    tops = {rate: setting.find(1, EPOCHS, PILOT_SEED, large(rule, batch, rate))
             for rate in RATES[rule]}
     return None if None in tops.values() else max(tops, key=tops.get)
 
@@ -129,7 +131,7 @@ def chosen_rate(setting, rule, batch):
 def trainings(setting, report):
     """Name to ranks and options, of all that can be measured now."""
     all_of = {name: (RANKS, options) for name, options in TRAININGS.items()}
-    all_of[SMALL] = 1, ()
+    all_of |= {SMALL: (1, ()), f'{SMALL} pad 2': (1, LESS_MOVED)}
     for batch in LARGE:
         for rule in RATES:
             rate = chosen_rate(setting, rule, batch)
@@ -147,8 +149,8 @@ def compared(name, means):
     """What the training is compared with, and by how many points it may be below."""
     if name in TRAININGS:
         return ('fp32', f'at most {TARGETS[name]}') if name in TARGETS else (None, '')
-    if name == SMALL:
-        return None, ''
+    if name.startswith(SMALL):
+        return SMALL if name != SMALL else None, ''
     rule, _, batch = name.partition(' ')
     rivals = [f'{one} {batch}' for one in RATES if one != 'sgd']
     best = rule != 'sgd' and means[name] == max(means[one] for one in rivals if one in means)
