@@ -98,14 +98,13 @@ void GossipExchange::send(std::uint64_t step) {
   vectors_.cast(own_.of(Part::weights), own_.in(message.sent));
   device::Stream& network = communicator_.network();
   network.wait(*parts_.backend.device().compute().record());  // the weights precede their sending
-  const std::size_t rank = static_cast<std::size_t>(communicator_.rank());
   const std::size_t distance = distance_in(step, world());
   communicator_.together([&] {
     communicator_.send(own_.in(message.sent).elements(),
-                       static_cast<int>((rank + distance) % world()), "half of the weights",
+                       static_cast<int>((rank() + distance) % world()), "half of the weights",
                        network);
     communicator_.receive(own_.in(message.came).elements(),
-                          static_cast<int>((rank + world() - distance) % world()),
+                          static_cast<int>((rank() + world() - distance) % world()),
                           "half of the weights", network);
   });
   message.arrived = network.record();
@@ -154,14 +153,10 @@ std::vector<Vector> GossipExchange::saved() const {
   return all;
 }
 
-std::string GossipExchange::my_key() const {
-  return rank_key(static_cast<std::size_t>(communicator_.rank()));
-}
-
 ExchangeState GossipExchange::save(comm::Control& control) const {
   check(!own_.is_settled(), "the exchange is settled");
   ExchangeState state =
-      gather_state(control, my_key(), steps_ > 0 ? packed(vectors_, saved()) : "");
+      gather_state(control, rank_key(rank()), steps_ > 0 ? packed(vectors_, saved()) : "");
   if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
   return state;
 }
@@ -174,7 +169,7 @@ std::string GossipExchange::load(const SavedState& state) {
   if (saved_by != world())
     return of_others("each rank's own weights, which begin at their mean", saved_by, "ranks",
                      world());
-  const auto mine = state.find(my_key());
+  const auto mine = state.find(rank_key(rank()));
   require(mine && unpack(vectors_, *mine, saved()),
           fmt::format("the state of the exchange '{}' is of another network, or of messages that "
                       "are added another number of steps later (sync.gossip-late), which here is "

@@ -56,6 +56,7 @@ class GossipExchange final : public BucketExchange {
   void start(std::size_t) override {}
   void finish(std::size_t bucket) override;
   std::size_t learned() const { return parts_.parameters.layout().learned_size; }
+  std::size_t rank() const { return static_cast<std::size_t>(parts_.communicator.rank()); }
   std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
   const Message& message_of(std::uint64_t step) const { return messages_[step % messages_.size()]; }
   /// Of the messages that are on their way, the oldest first; they have come.
@@ -67,7 +68,6 @@ class GossipExchange final : public BucketExchange {
   void mix(const Message& message);
   void add_messages();
   std::vector<backend::Vector> saved() const;
-  std::string my_key() const;
 
   const std::size_t late_;
   const ExchangeParts parts_;

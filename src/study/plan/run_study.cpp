@@ -15,7 +15,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -98,7 +97,7 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
   if (const std::string wrong = incomplete(part, plan, step); !wrong.empty())
     return fmt::format("ended with status {}: {} ({})", status, wrong, log.string());
   if (!step.synthetic) fs::remove_all(part / "checkpoints");  // of no use, and large
-  rename_durably(part, result);
+  fs::rename(part, result);
   return "";
 }
 

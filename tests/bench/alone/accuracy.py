@@ -44,10 +44,10 @@ LARGE = (4096, 8192)
 RATES = {'sgd': (0.1, 0.2, 0.4, 0.8, 1.6), 'lars': (2, 4, 8, 16), 'lamb': (0.01, 0.02, 0.04),
          'muon': (0.05, 0.1, 0.2, 0.4)}
 OTHER_KEYS = '--optim.warmup-epochs', 2
-FOR_MUON = '--optim.warmup-epochs', 0.5, '--optim.nesterov', 'true', '--optim.rest-lr-factor'
+FOR_MUON = '--optim.warmup-epochs', 0.5, '--optim.nesterov', 'true'
 CHOSEN_KEYS = {  # by pilots, which RESULTS.md lists
-    ('muon', 4096): (*FOR_MUON, 0.15, *LESS_MOVED),
-    ('muon', 8192): (*FOR_MUON, 0.1),
+    ('muon', 4096): (*FOR_MUON, '--optim.rest-lr-factor', 0.15, *LESS_MOVED),
+    ('muon', 8192): (*FOR_MUON, '--optim.rest-lr-factor', 0.1),
 }
 
 

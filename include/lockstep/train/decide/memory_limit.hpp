@@ -19,7 +19,7 @@ struct OtherMemory {
   std::size_t update_bytes = 0;
   std::size_t exchange_bytes = 0;
   bool checkpoints = false;              ///< rank 0 makes them in memory, while no step runs
-  std::size_t exchange_state_bytes = 0;  ///< then: train::exchange_state_bytes()
+  std::size_t exchange_state_bytes = 0;  ///< what train::exchange_state_bytes() says, then
 };
 
 /// A limit holds for the whole process: this tells the planner how much of it other things need,
