@@ -46,7 +46,8 @@ RATES = {'sgd': (0.1, 0.2, 0.4, 0.8, 1.6), 'lars': (2, 4, 8, 16), 'lamb': (0.01,
 OTHER_KEYS = '--optim.warmup-epochs', 2
 FOR_MUON = '--optim.warmup-epochs', 0.5, '--optim.nesterov', 'true'
 CHOSEN_KEYS = {  # by pilots, which RESULTS.md lists
-    ('muon', 4096): (*FOR_MUON, '--optim.rest-lr-factor', 0.15, *LESS_MOVED),
+    ('muon', 4096): (*FOR_MUON, '--optim.rest-lr-factor', 0.15, '--optim.decay', 'polynomial',
+                     '--optim.power', 1, *LESS_MOVED),
     ('muon', 8192): (*FOR_MUON, '--optim.rest-lr-factor', 0.1),
 }
 
