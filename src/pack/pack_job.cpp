@@ -9,6 +9,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/shard/shard_normalisation.hpp"
 #include "pack/pack_folder.hpp"
@@ -97,6 +98,21 @@ std::string first_of(std::vector<std::string> names) {
   return join(names, ", ") + (more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+/// Other programs read class names as text: shards, checkpoints and JSON have them.
+void require_utf8(const Source& source) {
+  const std::vector<std::string>& names = source.classes();
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    if (valid_utf8(names[c]) == names[c]) continue;
+    std::size_t row = 0;
+    while (row < source.rows() && static_cast<std::size_t>(source.label(row)) != c) ++row;
+    throw InputError(fmt::format(
+        "{}: the class \"{}\" has a name that is not UTF-8: rename the folder (convmv -f latin1 -t "
+        "utf8), or convert the list or the names (iconv -f latin1 -t utf8)",
+        row < source.rows() ? source.where(row) : "class " + std::to_string(c),
+        as_bytes(names[c])));
+  }
+}
+
 /// The work of one call of `lockstep pack`.
 class PackJob {
  public:
@@ -145,6 +161,7 @@ class PackJob {
     std::unique_ptr<Source> source = request_.source.kind == "shapes"
                                          ? make_shapes(request_.shapes)
                                          : open_source(request_.source, partial_ / "index");
+    require_utf8(*source);
     const bool own_split = source->training_rows() < source->rows();
     require(!own_split || !request_.held_out,
             "--held-out is for sources without a test split; this one has its own");
@@ -164,7 +181,7 @@ class PackJob {
       source_ = open();
       images = source_->fingerprint();
     });
-    for (const std::string& remark : source_->remarks()) log::info(remark);
+    for (const std::string& remark : source_->remarks()) log::info(one_line(remark));
     together(control_, "pack: files", [&] { require_same_files(control_, images); });
     std::size_t row_bytes = 0;
     together(control_, "pack: source", [&] {
@@ -246,13 +263,16 @@ class PackJob {
         if (mine(s) && fs::exists(partial_ / plan_[s].file))
           data::set_normalisation(partial_ / plan_[s].file, mean, stddev);
     });
+    std::vector<std::string> equal;
     together(control_, "pack: in place", [&] {
       if (!first()) return;
+      equal = say_equal_images(*source_, plan_, partial_);
       std::string reasons;
       for (const SkippedRow& bad : skipped) reasons += bad.reason + "\n";
       if (!skipped.empty()) write_text_atomically(partial_ / "skipped.txt", reasons);
       folder_->commit();
     });
+    for (const std::string& text : equal) log::warn(one_line(text));
     if (skipped.empty() || !first()) return;
     report_skipped(skipped, request_.out);
     const std::vector<std::string> lost = lost_classes(*source_, plan_, skipped);

@@ -1,5 +1,6 @@
 #include "pack/pack_note.hpp"
 
+#include <cstring>
 #include <sstream>
 
 #include <fmt/core.h>
@@ -15,6 +16,10 @@ namespace {
 
 fs::path note_path(const fs::path& partial, const ShardPlan& shard) {
   return partial / "done" / shard.file.filename().replace_extension(".txt");
+}
+
+fs::path hashes_path(const fs::path& partial, const ShardPlan& shard) {
+  return note_path(partial, shard).replace_extension(".hashes");
 }
 
 bool read_word(std::istream& from, const char* word) {
@@ -36,6 +41,9 @@ void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedS
                                  join(sums.squares, " "), finished.skipped.size());
   for (const SkippedRow& bad : finished.skipped)
     text += fmt::format("{} {}\n", bad.row, bad.reason);
+  write_text_atomically(hashes_path(partial, shard),
+                        {reinterpret_cast<const char*>(finished.hashes.data()),
+                         finished.hashes.size() * sizeof(RowHash)});
   write_text_atomically(note_path(partial, shard), text);
 }
 
@@ -44,7 +52,7 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
   const fs::path path = note_path(partial, shard);
   if (!fs::exists(path)) return {};
   std::istringstream text(read_text(path));
-  FinishedShard finished{0, 0, data::ChannelSums(channels), {}};
+  FinishedShard finished{0, 0, data::ChannelSums(channels), {}, {}};
   std::size_t skipped = 0;
   const bool read = read_word(text, "rows") && text >> finished.rows && read_word(text, "bytes") &&
                     text >> finished.bytes && read_word(text, "pixels") &&
@@ -63,6 +71,13 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
   // A shard has no file if all of its images were left out.
   if (finished.rows > 0 && !fs::exists(partial / shard.file)) return {};
   return finished;
+}
+
+std::vector<RowHash> read_hashes(const fs::path& partial, const ShardPlan& shard) {
+  const std::string bytes = read_text(hashes_path(partial, shard));
+  std::vector<RowHash> hashes(bytes.size() / sizeof(RowHash));
+  std::memcpy(hashes.data(), bytes.data(), hashes.size() * sizeof(RowHash));
+  return hashes;
 }
 
 }  // namespace lockstep::pack

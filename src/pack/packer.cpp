@@ -1,12 +1,26 @@
 #include "pack/packer.hpp"
 
 #include <fmt/core.h>
+#include <zlib.h>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "pack/pack_row.hpp"
 
 namespace lockstep::pack {
+
+namespace {
+
+/// Two checksums that are independent of each other.
+std::uint64_t hash_of(const auto& bytes) {
+  const auto* first = reinterpret_cast<const Bytef*>(bytes.data());
+  const std::uint64_t high = crc32c(first, bytes.size());
+  return high << 32 | ::crc32_z(0, first, bytes.size());
+}
+
+}  // namespace
 
 void Tally::add(const ShardPlan& shard, const FinishedShard& finished) {
   (shard.training ? training_rows : validation_rows) += finished.rows;
@@ -30,7 +44,7 @@ Packer::Packer(const Source& source, const PackSpec& spec, const data::DataSetIn
       info_(info),
       folder_(std::move(folder)),
       shards_(std::move(shards)),
-      now_{0, 0, data::ChannelSums(info.channels), {}},
+      now_{0, 0, data::ChannelSums(info.channels), {}, {}},
       tally_(info.channels),
       name_bytes_(source.file_name_bytes()) {}
 
@@ -51,6 +65,7 @@ void Packer::advance(double seconds) {
 void Packer::begin_pass() {
   const ShardPlan& shard = shards_[shard_];
   now_.bytes = 0;
+  now_.hashes.clear();
   now_.sums = data::ChannelSums(info_.channels);
   bad_positions_.clear();
   writer_ = std::make_unique<data::ShardWriter>(folder_ / shard.file, info_, shard.rows.size(),
@@ -63,7 +78,7 @@ void Packer::take_row(std::size_t row) {
     packed = prepare_row(source_, spec_, info_, row);
   } catch (const InputError& error) {
     if (!spec_.skip_bad) throw;
-    now_.skipped.push_back({row, error.what()});
+    now_.skipped.push_back({row, one_line(error.what())});
     bad_positions_.push_back(position_);
     writer_.reset();
     return;
@@ -85,6 +100,7 @@ void Packer::take_row(std::size_t row) {
   }
   now_.bytes += spec_.jpeg ? packed.jpeg.size() : image.pixels.size();
   if (shards_[shard_].training) now_.sums.add(image.pixels);
+  now_.hashes.push_back({spec_.jpeg ? hash_of(packed.jpeg) : hash_of(image.pixels), row});
 }
 
 void Packer::end_pass() {

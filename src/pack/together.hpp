@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/record.hpp"
 
@@ -23,16 +24,17 @@ struct Failure {
 };
 
 /// Runs `work` on every rank. If it fails on any, all throw the same error, that of the lowest
-/// failing rank. So no rank waits for one that is gone, and all can tidy up.
+/// failing rank, on one line: it may have a name of the input in it. So no rank waits for one that
+/// is gone, and all can tidy up.
 template <class Work>
 void together(comm::Control& control, std::string_view phase, Work work) {
   std::optional<Failure> failure;
   try {
     work();
   } catch (const InputError& error) {
-    failure = {true, error.what()};
+    failure = {true, one_line(error.what())};
   } catch (const std::exception& error) {
-    failure = {false, error.what()};
+    failure = {false, one_line(error.what())};
   }
   const std::string none = comm::write_record(std::optional<Failure>());
   const auto first = [&none](const std::vector<std::string>& all) {

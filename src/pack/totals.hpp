@@ -19,4 +19,9 @@ std::vector<SkippedRow> gather_skipped(comm::Control& control, const Tally& own)
 std::vector<std::string> lost_classes(const Source& source, const std::vector<ShardPlan>& plan,
                                       const std::vector<SkippedRow>& skipped);
 
+/// What to say of images that are equal, as they were packed, and have different classes, or are
+/// one for training and one for validation. Reads the hashes of all shards.
+std::vector<std::string> say_equal_images(const Source& source, const std::vector<ShardPlan>& plan,
+                                          const std::filesystem::path& partial);
+
 }  // namespace lockstep::pack

@@ -1,6 +1,7 @@
 #include "app/cli/pack_options.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -63,6 +64,18 @@ void require_apart(const PackOptions& options) {
                   options.out.string(), file.string()));
 }
 
+/// An HDF5 file may hold both sets; anything else would be validated on what was trained.
+void require_two_sources(const pack::SourceSpec& source) {
+  if (source.kind == "shards") return;
+  std::set<fs::path> training;
+  for (const fs::path& file : source.files) training.insert(fs::weakly_canonical(file));
+  for (const fs::path& file : source.validation_files)
+    require(!training.contains(fs::weakly_canonical(file)),
+            fmt::format("--val {}: is the source of the training rows, too; give another, or leave "
+                        "out --val to hold some rows out",
+                        file.string()));
+}
+
 /// Shards are packed again in their order, and nothing is held out unless asked for.
 void settle_repack(PackOptions& options) {
   const bool shards = options.source.kind == "shards";
@@ -99,6 +112,7 @@ void settle_files(PackOptions& options) {
   if (source.kind.empty()) source.kind = pack::guess_source(source.files[0]);
   settle_repack(options);
   require_apart(options);
+  require_two_sources(source);
   require(source.files.size() == 1 || source.kind == "tar",
           fmt::format("{} and {}: only tars may be more than one", source.files[0].string(),
                       source.files.back().string()));
@@ -197,9 +211,11 @@ void add_pack_options(Arguments app, PackOptions& options) {
   app.add("--val", options.validation_sources,
           "the same for validation, if separate, and of the same kind: a folder, a list, tars");
   app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
-  app.add("--class-names", source.class_names,
-          "file with a name in each line, in the order of the classes: where a list's or a tar's "
-          "labels are numbers they count its lines from 0; words, and folders, are found in it");
+  app.add(
+      "--class-names", source.class_names,
+      "file with a name in each line, in the order of the classes: where a list's or a tar's "
+      "labels are numbers they count its lines from 0; words, and folders, are found in it, and "
+      "it says which folders are classes");
   app.add("--out", options.out, "folder for train/ and val/ with the shards").required();
   add_form_options(app, options.form, options.spec);
   app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB); default: 1 for idx, else 3")

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/utf8.hpp"
 
 namespace lockstep::pack {
 namespace {
@@ -107,7 +108,7 @@ TarReader::TarReader(int descriptor, std::uint64_t bytes, std::filesystem::path 
 }
 
 void TarReader::refuse(std::uint64_t at, std::string_view what) const {
-  throw InputError(fmt::format("{}: at byte {}: {}", path_.string(), at, what));
+  throw InputError(fmt::format("{}: at byte {}: {}", path_.string(), at, one_line(what)));
 }
 
 std::string TarReader::read(std::uint64_t at, std::uint64_t bytes) const {
@@ -170,7 +171,10 @@ void TarReader::read_pax(const TarMember& header, std::string& name, std::uint64
     const std::size_t equals = record.find('=');
     if (equals == record.npos) bad();
     const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
-    if (key == "path") name = value;
+    if (key == "path") {
+      if (value.find('\0') != value.npos) bad();
+      name = value;
+    }
     if (key.starts_with("GNU.sparse.")) sparse = true;
     if (key != "size") continue;
     const auto size = whole_number<std::uint64_t>(value);

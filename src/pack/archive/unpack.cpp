@@ -8,6 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -58,19 +59,49 @@ class Input {
 
 class Output {
  public:
-  explicit Output(const fs::path& path) : path_(path), pending_(path), bytes_(unpacked_piece) {
+  Output(const fs::path& path, const fs::path& from, const UnpackLimits& limits)
+      : path_(path),
+        from_(from),
+        limits_(limits),
+        most_(std::max(limits.always, fs::file_size(from) * limits.times)),
+        pending_(path),
+        bytes_(unpacked_piece) {
     file_ = Descriptor(::open(pending_.temporary().c_str(), O_WRONLY | O_CLOEXEC));
     if (!file_) fail();
   }
   char* room() { return bytes_.data(); }
   void write(std::size_t count) {
+    require_room(count);
     if (write_all(file_.get(), bytes_.data(), count) != count) fail();
   }
   void commit() { pending_.commit(); }
 
  private:
   [[noreturn]] void fail() const { fail_by_system("cannot write " + path_.string(), errno); }
-  const fs::path& path_;
+
+  /// A few bytes may stand for a disk full of zeros.
+  void require_room(std::size_t count) {
+    written_ += count;
+    require(written_ <= most_,
+            fmt::format("{}: unpacks to more than {}, {} times its size, as no tar of images does; "
+                        "if this is one, unpack it and pack the .tar",
+                        from_.string(), human_bytes(static_cast<double>(most_)), limits_.times));
+    if (written_ < next_look_) return;
+    next_look_ = written_ + look_each;
+    const fs::space_info space = fs::space(pending_.temporary());
+    require(space.available >= limits_.spare,
+            fmt::format("{}: unpacked, it does not fit next to {}: after {} the disk has {} left; "
+                        "choose an --out with more room, or unpack it elsewhere and pack the .tar",
+                        from_.string(), path_.parent_path().string(),
+                        human_bytes(static_cast<double>(written_)),
+                        human_bytes(static_cast<double>(space.available))));
+  }
+
+  static constexpr std::uint64_t look_each = 64 << 20;  ///< bytes between looks at the free space
+  const fs::path &path_, &from_;
+  const UnpackLimits limits_;
+  const std::uint64_t most_;
+  std::uint64_t written_ = 0, next_look_ = 0;
   PendingFile pending_;
   Descriptor file_;
   std::vector<char> bytes_;
@@ -200,9 +231,9 @@ Compression compression_of(const fs::path& path) {
   return Compression::none;
 }
 
-void unpack(const fs::path& path, Compression how, const fs::path& to) {
+void unpack(const fs::path& path, Compression how, const fs::path& to, const UnpackLimits& limits) {
   Input input(path);
-  Output output(to);
+  Output output(to, path, limits);
   if (how == Compression::gzip) unpack_gzip(input, output);
   if (how == Compression::zstd) unpack_zstd(input, output);
   if (how == Compression::xz) unpack_xz(input, output);

@@ -11,6 +11,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "pack/index/class_names.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;
@@ -24,9 +25,20 @@ constexpr std::size_t most_classes = std::size_t{1} << 20;
 Names lines_of(const fs::path& path) {
   Names names;
   std::istringstream lines(read_text(path));
+  std::size_t number = 0, empty = 0;
   for (std::string line; std::getline(lines, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (!line.empty()) names.push_back(line);
+    if (++number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // of UTF-8
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\t' || line.back() == '\r'))
+      line.pop_back();
+    line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
+    if (line.empty()) {
+      empty = empty > 0 ? empty : number;
+      continue;
+    }
+    require(empty == 0, fmt::format("{}, line {}: is empty, but names follow: labels that are "
+                                    "numbers count the lines",
+                                    path.string(), empty));
+    names.push_back(line);
   }
   require(!names.empty() && names.size() <= most_classes,
           fmt::format("{}: expected 1 to {} class names, found {}", path.string(), most_classes,
@@ -125,7 +137,8 @@ void look_up(const std::vector<IndexFile>& indexes, const fs::path& names_file, 
     for (std::size_t given = 0; given < index.classes().size(); ++given) {
       const auto found = label_of.find(index.classes()[given]);
       require(found != label_of.end(),
-              fmt::format("{} is not in {}", GivenLabel{index, given}.text(), names_file.string()));
+              fmt::format("{} is not in {}{}", GivenLabel{index, given}.text(), names_file.string(),
+                          say_near(index.classes()[given], list.names)));
       labels.push_back(found->second);
     }
   }
@@ -150,11 +163,26 @@ void require_trained(const std::vector<IndexFile>& indexes, Split validation, bo
   list.untrained = static_cast<std::size_t>(std::count(trained.begin(), trained.end(), false));
   for (std::size_t i = 0; i < indexes.size() && !named; ++i) {
     const std::vector<bool> there = labels_in(indexes[i], validation);
-    for (std::size_t label = 0; label < there.size(); ++label)
-      require(!there[label] || trained[static_cast<std::size_t>(list.labels[i][label])],
-              fmt::format("{}: no training class has this name",
-                          (indexes[i].origin() / indexes[i].classes()[label]).string()));
+    for (std::size_t label = 0; label < there.size(); ++label) {
+      if (!there[label] || trained[static_cast<std::size_t>(list.labels[i][label])]) continue;
+      Names known;
+      for (std::size_t c = 0; c < list.names.size(); ++c)
+        if (trained[c]) known.push_back(list.names[c]);
+      const GivenLabel lost{indexes[i], label};
+      throw InputError(fmt::format("{}: no training class has this name{}", lost.text(),
+                                   say_near(lost.name(), known)));
+    }
   }
+}
+
+/// Where a class is first named.
+std::string place_of(const std::vector<IndexFile>& indexes, const fs::path& names_file,
+                     std::string_view name) {
+  if (!names_file.empty()) return names_file.string();
+  for (const IndexFile& index : indexes)
+    for (std::size_t label = 0; label < index.classes().size(); ++label)
+      if (index.classes()[label] == name) return index.place_of(label);
+  return indexes[0].origin().string();
 }
 
 }  // namespace
@@ -168,6 +196,8 @@ ClassList merge_classes(const std::vector<IndexFile>& indexes, Split validation,
   else
     look_up(indexes, names_file, list);
   require_trained(indexes, validation, !names_file.empty(), list);
+  list.remark = check_names(
+      list.names, [&](std::string_view name) { return place_of(indexes, names_file, name); });
   const std::size_t trained = list.names.size() - list.untrained;
   constexpr std::size_t many = 1000;  // as DataSet allows in files of other programs
   require(!names_file.empty() || list.untrained < std::max(many, trained),

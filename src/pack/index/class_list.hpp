@@ -15,11 +15,13 @@ struct ClassList {
   /// For each index: its label -> index into `names`.
   std::vector<std::vector<std::int32_t>> labels;
   std::size_t untrained = 0;  ///< classes without a training image
+  std::string remark;         ///< of names that are almost the same; may be empty
 };
 
 /// Names are sorted, or in the order of `names_file`. Labels that were given and are all numbers
 /// are indexes into `names_file`, or become the names. Throws InputError naming a label and its
-/// line or file that is out of range, not in the file, or only in `validation`; without
+/// line or file that is out of range, not in the file, or only in `validation`, and two names that
+/// look alike; without
 /// `names_file` also a number that is not a whole one from 0, or that is given among words.
 ClassList merge_classes(const std::vector<IndexFile>& indexes, Split validation,
                         const std::filesystem::path& names_file);

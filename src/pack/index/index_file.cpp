@@ -5,15 +5,20 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/text/utf8.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;
@@ -22,7 +27,7 @@ namespace {
 
 using Descriptor = Owned<int, ::close, -1>;
 
-constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '2'};
+constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '3'};
 
 [[noreturn]] void fail(const fs::path& path) { fail_by_system(path.string(), errno); }
 
@@ -32,8 +37,9 @@ void append(int descriptor, const void* from, std::size_t bytes, const fs::path&
 
 }  // namespace
 
-/// After it come the texts (origin, content, list, first JSON, classes, each ended by a NUL; padded
-/// to 8 bytes), the rows of each split, and the names, each ended by a NUL.
+/// After it come the texts (origin, content, list, first JSON, first file left out, remarks in
+/// lines, classes, each ended by a NUL; padded to 8 bytes), the rows of each split, and the names,
+/// each ended by a NUL.
 struct IndexFile::Header {
   char magic[sizeof index_magic];
   std::uint32_t checksum, given;  ///< the checksum covers everything after it
@@ -51,7 +57,7 @@ struct IndexFile::Header {
 
 /// Collects bytes in an unnamed file next to the index.
 struct IndexWriter::Column {
-  static constexpr std::size_t kept = 1 << 16;
+  static constexpr std::size_t kept = 2048 * sizeof(IndexRow);
 
   explicit Column(const fs::path& beside) : path(beside) {
     std::string name = beside.string() + '.' + std::string(6, 'X');
@@ -71,18 +77,39 @@ struct IndexWriter::Column {
     buffer.clear();
   }
 
-  /// Appends them to `to`; the checksum continues from `crc`.
-  std::uint32_t move_to(int to, std::uint32_t crc) {
+  /// Calls use(bytes) for pieces of `kept` bytes, and the rest.
+  void read_back(const auto& use) {
     flush();
     if (::lseek(file.get(), 0, SEEK_SET) != 0) fail(path);
     std::string piece(kept, '\0');
-    for (;;) {
-      const std::size_t got = read_all(file.get(), piece.data(), piece.size());
-      if (got < piece.size() && errno != 0) fail(path);
-      append(to, piece.data(), got, path);
-      crc = crc32c(piece.data(), got, crc);
-      if (got < piece.size()) return crc;
+    for (std::size_t got = kept; got == kept;) {
+      got = read_all(file.get(), piece.data(), kept);
+      if (got < kept && errno != 0) fail(path);
+      use(std::string_view(piece.data(), got));
     }
+  }
+
+  /// Appends them to `to`; the checksum continues from `crc`.
+  std::uint32_t move_to(int to, std::uint32_t crc) {
+    read_back([&](std::string_view piece) {
+      append(to, piece.data(), piece.size(), path);
+      crc = crc32c(piece.data(), piece.size(), crc);
+    });
+    return crc;
+  }
+
+  /// The text that begins at a place and ends with a NUL.
+  std::string text_at(std::uint64_t place) {
+    flush();
+    std::string text;
+    for (std::size_t end = text.npos; end == text.npos; end = text.find('\0')) {
+      std::string piece(256, '\0');
+      piece.resize(read_all_at(file.get(), piece.data(), piece.size(), place + text.size()));
+      if (piece.empty()) fail(path);
+      text += piece;
+    }
+    text.resize(text.find('\0'));
+    return text;
   }
 
   const fs::path& path;
@@ -99,10 +126,11 @@ IndexWriter::IndexWriter(fs::path path)
 IndexWriter::~IndexWriter() = default;
 
 std::int32_t IndexWriter::label_of(std::string_view name) {
-  constexpr std::size_t most = std::size_t{1} << 20;
+  constexpr std::size_t most = std::size_t{1} << 22;
   const auto found = labels_.find(name);
   if (found != labels_.end()) return found->second;
-  require(labels_.size() < most, fmt::format("more than {} classes: {} is one more", most, name));
+  require(labels_.size() < most,
+          fmt::format("more than {} classes or folders: {} is one more", most, one_line(name)));
   const auto label = static_cast<std::int32_t>(labels_.size());
   labels_.emplace(name, label);
   return label;
@@ -110,18 +138,83 @@ std::int32_t IndexWriter::label_of(std::string_view name) {
 
 void IndexWriter::add(Split split, std::string_view name, std::string_view label,
                       std::uint64_t offset, std::uint32_t bytes) {
+  require(name.find('\0') == name.npos && label.find('\0') == label.npos,
+          fmt::format("{}: its name, or its label, has a NUL", one_line(name)));
   const IndexRow row{
       .offset = offset, .name = names_->bytes, .bytes = bytes, .label = label_of(label)};
   rows_[static_cast<std::size_t>(split)]->add(&row, sizeof row);
   names_->add(name.data(), name.size());
   names_->add("", 1);
+  if (!watched_) return;
+  const std::string path = (root_ / name).lexically_normal().string();
+  const std::uint64_t high = crc32c(path.data(), path.size());
+  const std::uint64_t low = ::crc32_z(0, reinterpret_cast<const Bytef*>(path.data()), path.size());
+  seen_.push_back({high << 32 | low, row.name, offset, row.label});
+}
+
+std::optional<Repeat> IndexWriter::find_repeat(bool other_label) {
+  std::sort(seen_.begin(), seen_.end(), [](const Seen& a, const Seen& b) {
+    return std::tie(a.hash, a.name) < std::tie(b.hash, b.name);
+  });
+  std::optional<Repeat> found;
+  const Seen *first = nullptr, *second = nullptr;
+  std::size_t count = 0;
+  for (std::size_t i = 1; i < seen_.size(); ++i) {
+    const Seen &before = seen_[i - 1], &now = seen_[i];
+    if (before.hash != now.hash || (before.label != now.label) != other_label) continue;
+    ++count;
+    if (second != nullptr && second->name < now.name) continue;
+    first = &before;
+    second = &now;
+  }
+  if (first == nullptr) return found;
+  const auto label = [&](const Seen& seen) {
+    const auto one = std::find_if(labels_.begin(), labels_.end(),
+                                  [&](const auto& known) { return known.second == seen.label; });
+    return one->first;
+  };
+  found = {names_->text_at(second->name),
+           first->offset,
+           second->offset,
+           label(*first),
+           label(*second),
+           count};
+  return found;
+}
+
+void IndexWriter::settle(
+    const std::function<std::vector<Place>(const std::vector<ImageFolder>&)>& decide) {
+  std::vector<ImageFolder> folders(labels_.size());
+  for (const auto& [path, label] : labels_) folders[static_cast<std::size_t>(label)].path = path;
+  const auto each_row = [](Column& rows, const auto& use) {
+    rows.read_back([&](std::string_view piece) {
+      for (std::size_t at = 0; at < piece.size(); at += sizeof(IndexRow)) {
+        IndexRow row;
+        std::memcpy(&row, piece.data() + at, sizeof row);
+        use(row);
+      }
+    });
+  };
+  auto& added = rows_[static_cast<std::size_t>(Split::training)];
+  each_row(*added,
+           [&](const IndexRow& row) { ++folders[static_cast<std::size_t>(row.label)].images; });
+  const std::vector<Place> places = decide(folders);
+  labels_.clear();
+  const std::unique_ptr<Column> all = std::exchange(added, std::make_unique<Column>(path_));
+  each_row(*all, [&](IndexRow row) {
+    const Place& place = places[static_cast<std::size_t>(row.label)];
+    if (place.label.empty()) return ignore(ignored_ == 0 ? names_->text_at(row.name) : "");
+    row.label = label_of(place.label);
+    rows_[static_cast<std::size_t>(place.split)]->add(&row, sizeof row);
+  });
 }
 
 void IndexWriter::finish(const fs::path& origin, const fs::path& content, const FileStamp& stamp) {
   std::vector<std::string_view> classes(labels_.size());
   for (const auto& [name, label] : labels_) classes[static_cast<std::size_t>(label)] = name;
   std::string text;
-  for (const std::string& one : {origin.string(), content.string(), list_.string(), first_json_})
+  for (const std::string& one :
+       {origin.string(), content.string(), list_.string(), first_json_, first_ignored_, remarks_})
     text.append(one).append(1, '\0');
   for (const std::string_view name : classes) text.append(name).append(1, '\0');
   while (text.size() % alignof(IndexRow) != 0) text += '\0';
@@ -187,6 +280,9 @@ IndexFile::IndexFile(const fs::path& path) {
   content_ = next();
   list_ = next();
   first_json_ = next();
+  first_ignored_ = next();
+  std::istringstream lines(next());
+  for (std::string line; std::getline(lines, line);) remarks_.push_back(line);
   for (std::uint64_t c = 0; c < head.classes; ++c) classes_.push_back(next());
 }
 
@@ -199,6 +295,8 @@ IndexFile::IndexFile(IndexFile&& other) noexcept
       content_(std::move(other.content_)),
       list_(std::move(other.list_)),
       first_json_(std::move(other.first_json_)),
+      first_ignored_(std::move(other.first_ignored_)),
+      remarks_(std::move(other.remarks_)),
       classes_(std::move(other.classes_)),
       begin_(std::exchange(other.begin_, nullptr)),
       bytes_(other.bytes_) {}
@@ -226,7 +324,8 @@ std::string IndexFile::place_of(std::size_t label) const {
       const IndexRow& one = row(static_cast<Split>(split), at);
       if (static_cast<std::size_t>(one.label) != label) continue;
       if (!list_.empty()) return fmt::format("{}, line {}", list_.string(), one.offset);
-      return fmt::format("{}: {}", origin_.string(), name(one));
+      if (content_.empty()) return one_line((origin_ / name(one)).string());
+      return one_line(fmt::format("{}: {}", origin_.string(), name(one)));
     }
   return origin_.string();
 }

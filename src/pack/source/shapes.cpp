@@ -51,6 +51,12 @@ class Dice {
     while (std::abs(luma(c) - luma(other)) < contrast) c = colour();
     return c;
   }
+  /// A share of another colour mixed into this one. The share is drawn first: each draw has its own
+  /// statement, or is in braces, because a compiler may evaluate a call's arguments in any order.
+  Colour mixed(const Colour& from, float low, float high) {
+    const float share = between(low, high);
+    return mix(from, colour(), share);
+  }
   /// A unit vector of uniform direction (Marsaglia 1972), without sine and cosine.
   Point direction() {
     for (;;) {
@@ -171,7 +177,7 @@ Thing make_thing(Dice& dice, std::size_t label, const Colour& background) {
 Scene make_scene(Dice& dice, std::size_t label) {
   Scene scene;
   scene.background = dice.colour();
-  scene.far_background = mix(scene.background, dice.colour(), dice.between(0, 0.3f));
+  scene.far_background = dice.mixed(scene.background, 0, 0.3f);
   const Point slope = dice.direction(), light = dice.direction();
   scene.background_slope = {slope.x / side, slope.y / side};
   const float strength = dice.between(0, 0.5f) / side;
@@ -183,7 +189,7 @@ Scene make_scene(Dice& dice, std::size_t label) {
     stroke.along = dice.direction();
     stroke.length = dice.from(3) == 0 ? 0 : dice.between(2, 9);
     stroke.radius = dice.between(0.5f, 1.3f);
-    stroke.colour = mix(scene.background, dice.colour(), dice.between(0.4f, 0.9f));
+    stroke.colour = dice.mixed(scene.background, 0.4f, 0.9f);
   }
   scene.thing = make_thing(dice, label, scene.background);
   return scene;

@@ -14,6 +14,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "pack/archive/unpack.hpp"
+#include "pack/index/layout.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -26,6 +27,21 @@ fs::path inside(const fs::path& folder, const char* name) {
   return fs::is_directory(folder / name) ? folder / name : folder;
 }
 
+/// Pickles, which only Python reads.
+void require_no_python_cifar(const fs::path& folder) {
+  for (const char* inner : {"", "cifar-10-batches-py", "cifar-100-python"}) {
+    const fs::path at = *inner == '\0' ? folder : folder / inner;
+    const bool ten = fs::exists(at / "data_batch_1") && fs::exists(at / "batches.meta");
+    const bool hundred =
+        fs::exists(at / "train") && fs::exists(at / "meta") && fs::is_regular_file(at / "train");
+    require(!ten && !hundred,
+            fmt::format("{}: is CIFAR's Python version, whose files are not read: take the binary "
+                        "one of the same page (cifar-{}-binary.tar.gz), or write shards in Python "
+                        "with write_shards() of data/lockstep.py",
+                        at.string(), ten ? 10 : 100));
+  }
+}
+
 bool has_idx_files(const fs::path& folder) {
   for (const std::string& name : file_names(folder))
     if (name.find("idx3-ubyte") != std::string::npos) return true;
@@ -33,17 +49,11 @@ bool has_idx_files(const fs::path& folder) {
 }
 
 bool named_as_tar(const fs::path& path) {
-  const std::string name = path.filename().string();
-  for (const char* ending : {".tar", ".tgz", ".tar.gz", ".tzst", ".tar.zst", ".tar.zstd", ".txz",
-                             ".tar.xz", ".tbz2", ".tar.bz2"})
-    if (name.ends_with(ending)) return true;
-  return false;
+  return has_ending(path, {".tar", ".tgz", ".tar.gz", ".tzst", ".tar.zst", ".tar.zstd", ".txz",
+                           ".tar.xz", ".tbz2", ".tar.bz2"});
 }
 
-bool named_as_hdf5(const fs::path& path) {
-  const fs::path ending = path.extension();
-  return ending == ".h5" || ending == ".hdf5" || ending == ".hdf";
-}
+bool named_as_hdf5(const fs::path& path) { return has_ending(path, {".h5", ".hdf5", ".hdf"}); }
 
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
@@ -55,53 +65,10 @@ struct IndexInput {
   Split split = Split::training;
 };
 
-/// True when there are images in the folder or in one below it.
-bool holds_images(const fs::path& folder, int levels = 2) {
-  for (const fs::directory_entry& entry : sorted_entries(folder)) {
-    if (is_folder(entry) ? levels > 1 && holds_images(entry.path(), levels - 1)
-                         : named_as_image(entry.path().filename().string()))
-      return true;
-  }
-  return false;
-}
-
-/// Class folders, or trees of them for each split. Every folder of images is used or reported.
-void add_trees(const fs::path& folder, std::vector<IndexInput>& pieces) {
-  if (!has_class_folders(folder / "train")) return pieces.push_back({folder, Split::training});
-  const std::size_t first = pieces.size();
-  pieces.push_back({folder / "train", Split::training});
-  for (const fs::directory_entry& entry : sorted_entries(folder)) {
-    const fs::path& path = entry.path();
-    Split split = Split::training;
-    if (!is_folder(entry) || path.filename() == "train") continue;
-    if (names_a_split(path.filename().string(), split) && has_class_folders(path)) {
-      for (std::size_t p = first; p < pieces.size(); ++p)
-        require(
-            pieces[p].split != split,
-            fmt::format("{} and {}: which of them is for validation? Name the folders: {} --val "
-                        "{}",
-                        pieces[p].path.string(), path.string(), (folder / "train").string(),
-                        path.string()));
-      pieces.push_back({path, split});
-    } else {
-      require(!holds_images(path),
-              fmt::format("{}: holds images and is next to train/, but is not a val/ or test/ of "
-                          "class folders; to leave it out, name the folders that count: {} [--val "
-                          "FOLDER]",
-                          path.string(), (folder / "train").string()));
-    }
-  }
-}
-
 std::vector<IndexInput> pieces_of(const SourceSpec& spec) {
   std::vector<IndexInput> pieces;
-  if (spec.kind == "classes" && spec.labelled) {
-    for (const fs::path& path : spec.files) add_trees(path, pieces);
-  } else if (spec.kind == "classes" || spec.kind == "list" || spec.kind == "tar") {
-    for (const fs::path& path : spec.files) pieces.push_back({path, Split::training});
-  } else {
-    return pieces;
-  }
+  if (spec.kind != "classes" && spec.kind != "list" && spec.kind != "tar") return pieces;
+  for (const fs::path& path : spec.files) pieces.push_back({path, Split::training});
   for (const fs::path& path : spec.validation_files) pieces.push_back({path, Split::validation});
   return pieces;
 }
@@ -128,7 +95,7 @@ bool is_index_of(const fs::path& path, const IndexInput& piece, const FileStamp&
   }
 }
 
-void index_archive(const IndexInput& piece, const fs::path& path, bool labelled) {
+void index_archive(const SourceSpec& spec, const IndexInput& piece, const fs::path& path) {
   const FileStamp stamp = stamp_now(piece.path);
   if (is_index_of(path, piece, stamp)) return;
   fs::remove(path);  // before the files that it describes
@@ -140,7 +107,14 @@ void index_archive(const IndexInput& piece, const fs::path& path, bool labelled)
   }
   IndexWriter index(path);
   index.set_split(piece.split);
-  index_tar(piece.path, content, piece.split, index, labelled);
+  const bool validation = piece.split == Split::validation;
+  index_tar({.tar = piece.path,
+             .content = content,
+             .split = piece.split,
+             .labelled = spec.labelled,
+             .names_are_given = !spec.class_names.empty(),
+             .alone = (validation ? spec.validation_files : spec.files).size() == 1},
+            index);
   require(stamp_now(piece.path) == stamp,
           fmt::format("{}: has changed while it was read", piece.path.string()));
   index.finish(piece.path, content, stamp);
@@ -177,6 +151,7 @@ std::string guess_source(const fs::path& path) {
   if (has_shards(path) || has_shards(path / "train")) return "shards";
   if (fs::exists(inside(path, "cifar-10-batches-bin") / "data_batch_1.bin")) return "cifar10";
   if (fs::exists(inside(path, "cifar-100-binary") / "train.bin")) return "cifar100";
+  require_no_python_cifar(path);
   return has_idx_files(path) ? "idx" : "classes";
 }
 
@@ -189,11 +164,11 @@ bool has_index(std::size_t piece, const fs::path& folder) {
 void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& folder) {
   const IndexInput what = pieces_of(spec)[piece];
   const fs::path path = index_path(folder, piece);
-  if (spec.kind == "tar") return index_archive(what, path, spec.labelled);
+  if (spec.kind == "tar") return index_archive(spec, what, path);
   IndexWriter index(path);
   if (spec.kind == "list") {
     const fs::path root = spec.root.empty() ? folder_of(what.path) : spec.root;
-    const bool csv = what.path.extension() == ".csv" || what.path.extension() == ".tsv";
+    const bool csv = has_ending(what.path, {".csv", ".tsv"});
     if (spec.labelled)
       (csv ? index_csv : index_list)(what.path, root, what.split, index);
     else
@@ -201,7 +176,7 @@ void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& fold
     return index.finish(root, {}, {});
   }
   if (spec.labelled)
-    index_class_folders(what.path, what.split, index);
+    index_class_folders(what.path, what.split, !spec.class_names.empty(), index);
   else
     index_images(what.path, index);
   index.finish(what.path, {}, {});
@@ -238,18 +213,27 @@ void require_folder(const fs::path& folder) {
           fmt::format("{}: is a file; name the folder that holds the images", folder.string()));
 }
 
-bool named_as_image(std::string_view name) {
-  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || ending == ".webp" ||
-         ending == ".bmp";
+bool has_ending(const fs::path& path, std::initializer_list<std::string_view> endings) {
+  std::string name = path.filename().string();
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-bool names_a_split(std::string_view folder, Split& split) {
-  const bool validation = folder == "val" || folder == "valid" || folder == "validation";
-  if (!validation && folder != "train" && folder != "test") return false;
-  split = validation ? Split::validation : (folder == "test" ? Split::test : Split::training);
-  return true;
+bool named_as_image(std::string_view name) {
+  return has_ending(name.substr(name.rfind('/') + 1), {".jpg", ".jpeg", ".png", ".webp", ".bmp"});
+}
+
+bool is_left_out(std::string_view name) { return name.starts_with('.') || is_system_folder(name); }
+
+bool holds_images(const fs::directory_entry& entry) {
+  std::error_code reason;
+  if (!entry.is_directory(reason)) return false;
+  for (fs::directory_iterator at(entry.path(), reason), end; !reason && at != end;
+       at.increment(reason)) {
+    if (named_as_image(at->path().filename().string())) return true;
+  }
+  return false;
 }
 
 bool is_folder(const fs::directory_entry& entry) {
@@ -277,11 +261,12 @@ std::vector<std::string> file_names(const fs::path& folder) {
   return names;
 }
 
-std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
+std::vector<fs::directory_entry> sorted_entries(const fs::path& folder, Hidden hidden) {
   std::error_code reason;
   std::vector<fs::directory_entry> entries;
   for (fs::directory_iterator at(folder, reason), end; !reason && at != end; at.increment(reason))
-    if (!at->path().filename().string().starts_with('.')) entries.push_back(*at);
+    if (hidden == Hidden::named || !at->path().filename().string().starts_with('.'))
+      entries.push_back(*at);
   require(!reason, fmt::format("{}: {}", folder.string(), reason.message()));
   std::sort(entries.begin(), entries.end());
   return entries;

@@ -48,7 +48,12 @@ class Cifar final : public Source {
     files_.push_back({path, std::move(file), labels_.size()});
     for (std::size_t r = 0; r < size / row; ++r) add_label(files_.back(), r);
   }
-  void end_training() { training_rows_ = labels_.size(); }
+  void end_training(std::size_t original_rows) {
+    training_rows_ = labels_.size();
+    if (training_rows_ != original_rows)
+      remarks_.push_back(fmt::format("these files have {} rows for training, the original's {}",
+                                     training_rows_, original_rows));
+  }
 
   std::string kind() const override { return format_.kind; }
   const std::vector<std::string>& classes() const override { return classes_; }
@@ -84,8 +89,10 @@ class Cifar final : public Source {
 
   void read_class_names(const fs::path& path) {
     std::istringstream lines(fs::exists(path) ? read_text(path) : "");
-    for (std::string line; std::getline(lines, line);)
+    for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with('\r')) line.pop_back();
       if (!line.empty()) classes_.push_back(line);
+    }
     if (classes_.empty()) {
       remarks_.push_back(
           fmt::format("{} is not there: classes are named by their numbers", path.string()));
@@ -142,7 +149,7 @@ std::unique_ptr<Source> open_cifar10(const fs::path& folder) {
                                    folder.string()));
   for (std::size_t b = 1; b <= batches; ++b)
     cifar->add_file(folder / fmt::format("data_batch_{}.bin", b));
-  cifar->end_training();
+  cifar->end_training(50'000);
   if (fs::exists(folder / "test_batch.bin")) cifar->add_file(folder / "test_batch.bin");
   return cifar;
 }
@@ -156,7 +163,7 @@ std::unique_ptr<Source> open_cifar100(const fs::path& folder) {
                                               .names_file = "fine_label_names.txt"},
                                        folder);
   cifar->add_file(folder / "train.bin");
-  cifar->end_training();
+  cifar->end_training(50'000);
   if (fs::exists(folder / "test.bin")) cifar->add_file(folder / "test.bin");
   return cifar;
 }

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "pack/index/layout.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -8,51 +9,55 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<fs::path> sub_folders(const fs::path& folder) {
-  std::vector<fs::path> folders;
-  for (const fs::directory_entry& entry : sorted_entries(folder))
-    if (is_folder(entry)) folders.push_back(entry.path());
-  return folders;
-}
-
-/// Indexes all images below one class folder and returns their number.
-std::size_t add_images(const fs::path& folder, const std::string& name, std::string_view label,
-                       Split split, IndexWriter& index) {
-  std::size_t images = 0;
-  for (const fs::directory_entry& entry : sorted_entries(folder)) {
-    const std::string path = name + '/' + entry.path().filename().string();
-    if (is_folder(entry)) {
-      images += add_images(entry.path(), path, label, split, index);
-    } else if (named_as_image(path)) {
-      index.add(split, path, label);
-      ++images;
+/// `inner`: the folder's name below the source, or empty; the label of its images.
+void add_images_below(const fs::path& folder, const std::string& inner, IndexWriter& index) {
+  for (const fs::directory_entry& entry : sorted_entries(folder, Hidden::named)) {
+    const std::string file = entry.path().filename().string();
+    const std::string name = inner.empty() ? file : inner + '/' + file;
+    if (is_left_out(file)) {
+      // Only what may be an image, or hold some, is worth a word.
+      if (is_system_folder(file) || named_as_image(file) || holds_images(entry)) index.ignore(name);
+    } else if (is_folder(entry)) {
+      index.add_class(name);
+      add_images_below(entry.path(), name, index);
+    } else if (named_as_image(file)) {
+      index.add(Split::training, name, inner);
     } else {
-      index.ignore_file();
+      index.ignore(name);
     }
   }
-  return images;
+}
+
+bool has_folders(const fs::path& folder) {
+  for (const fs::directory_entry& entry : sorted_entries(folder))
+    if (is_folder(entry)) return true;
+  return false;
 }
 
 }  // namespace
 
-bool has_class_folders(const fs::path& folder) {
-  return fs::is_directory(folder) && !sub_folders(folder).empty();
-}
-
-void index_class_folders(const fs::path& folder, Split split, IndexWriter& index) {
+void index_class_folders(const fs::path& folder, Split split, bool names_are_given,
+                         IndexWriter& index) {
   require_folder(folder);
-  const std::vector<fs::path> folders = sub_folders(folder);
-  require(!folders.empty(),
+  require(has_folders(folder),
           fmt::format("{}: no class folders; expected {}/<class>/<image> named {}", folder.string(),
                       folder.string(), image_endings));
-  for (const fs::directory_entry& entry : sorted_entries(folder))
-    if (!is_folder(entry)) index.ignore_file();
-  for (const fs::path& path : folders) {
-    const std::string label = path.filename().string();
-    require(add_images(path, label, label, split, index) > 0,
-            fmt::format("{}: an empty class folder: no {} in it; add images or remove it from {}",
-                        path.string(), image_endings, folder.string()));
-  }
+  add_images_below(folder, "", index);
+  index.settle([&](const std::vector<ImageFolder>& folders) {
+    return place_folders({.source = folder, .split = split, .names_are_given = names_are_given},
+                         folders);
+  });
+}
+
+void index_images(const fs::path& folder, IndexWriter& index) {
+  require_folder(folder);
+  add_images_below(folder, "", index);
+  bool any = false;
+  index.settle([&](const std::vector<ImageFolder>& folders) {
+    for (const ImageFolder& one : folders) any = any || one.images > 0;
+    return std::vector<Place>(folders.size(), {Split::training, no_class});
+  });
+  require(any, fmt::format("{}: holds no {}", folder.string(), image_endings));
 }
 
 }  // namespace lockstep::pack

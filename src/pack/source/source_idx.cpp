@@ -98,6 +98,10 @@ class IdxFiles final : public Source {
     const Bytes& labels = splits_[0].labels.values;
     const std::size_t classes = *std::max_element(labels.begin(), labels.end()) + std::size_t{1};
     for (std::size_t c = 0; c < classes; ++c) classes_.push_back(std::to_string(c));
+    std::vector<bool> there(classes, false);
+    for (const std::uint8_t label : labels) there[label] = true;
+    if (const auto none = std::count(there.begin(), there.end(), false); none > 0)
+      remarks_.push_back(fmt::format("{} of {} classes have no training image", none, classes));
     if (add_split(folder, {"t10k", "test"})) check_test_split();
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
@@ -11,8 +12,10 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "pack/index/class_list.hpp"
+#include "pack/index/layout.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -72,12 +75,13 @@ class Indexed final : public Source {
     const Split validation = settle_validation();
     add_split(Split::training);
     training_rows_ = rows_;
-    require(rows_ > 0, fmt::format("{}: holds no training images", spec.files[0].string()));
+    require(rows_ > 0, say_no_training(spec.files[0]));
     add_split(validation);
     classes_ = merge_classes(indexes_, validation, spec.class_names);
     if (classes_.untrained > 0)
       remarks_.push_back(fmt::format("{} of {} classes have no training image", classes_.untrained,
                                      classes_.names.size()));
+    if (!classes_.remark.empty()) remarks_.push_back(classes_.remark);
     add_remarks();
     open_archives();
   }
@@ -96,8 +100,13 @@ class Indexed final : public Source {
   std::string name(std::size_t row) const override {
     const IndexedRow place = find(row);
     const IndexFile& index = indexes_[place.index];
-    if (index.content().empty()) return path(place);
-    return fmt::format("{}: {}", index.origin().string(), index.name(*place.row));
+    if (index.content().empty()) return one_line(path(place));
+    return one_line(fmt::format("{}: {}", index.origin().string(), index.name(*place.row)));
+  }
+
+  std::string where(std::size_t row) const override {
+    const IndexedRow place = find(row);
+    return one_line(place_in_list(place)) + name(row);
   }
 
   data::Image read(std::size_t row) const override {
@@ -109,7 +118,7 @@ class Indexed final : public Source {
     if (indexes_[place.index].content().empty()) try {
         return read_whole(path(place));
       } catch (const InputError& error) {
-        throw InputError(place_in_list(place) + error.what());
+        throw InputError(place_in_list(place) + error.what() + say_first_missing(place));
       }
     return read_bytes(archives_[place.index].get(), place.row->offset, place.row->bytes, name(row));
   }
@@ -172,11 +181,39 @@ class Indexed final : public Source {
     return list.empty() ? "" : fmt::format("{}, line {}: ", list.string(), place.row->offset);
   }
 
+  /// Rows are read in any order, so the line that is found first says little about the list.
+  std::string say_first_missing(const IndexedRow& place) const {
+    const IndexFile& index = indexes_[place.index];
+    std::error_code none;
+    if (index.list().empty() || fs::exists(path(place), none)) return "";
+    std::call_once(looked_, [&] {
+      for (std::size_t split = 0; split < split_count && first_missing_.empty(); ++split)
+        for (std::size_t row = 0; row < index.rows(static_cast<Split>(split)); ++row) {
+          const IndexedRow one{place.index, &index.row(static_cast<Split>(split), row)};
+          if (fs::exists(path(one), none)) continue;
+          first_missing_ = fmt::format(" (the first that is missing: line {})", one.row->offset);
+          break;
+        }
+    });
+    return first_missing_;
+  }
+
   std::string path(const IndexedRow& place) const {
     const IndexFile& index = indexes_[place.index];
     const std::string_view name = index.name(*place.row);
     if (name.starts_with('/')) return std::string(name);
     return index.origin().string().append(1, '/').append(name);
+  }
+
+  std::string say_no_training(const fs::path& source) const {
+    std::size_t others = 0;
+    for (const IndexFile& index : indexes_)
+      others += index.rows(Split::validation) + index.rows(Split::test);
+    return fmt::format("{}: holds no training images{}", source.string(),
+                       others == 0 ? ""
+                                   : fmt::format("; {} are in a folder for validation or test: to "
+                                                 "train on them, give that folder itself",
+                                                 others));
   }
 
   /// A validation split takes precedence over a test split.
@@ -206,9 +243,16 @@ class Indexed final : public Source {
       ignored += index.ignored_files();
       if (!index.labels_are_given()) passed_json += index.passed_json();
     }
-    if (ignored > 0)
-      remarks_.push_back(fmt::format("{} file{} left out: not named {}, or in no class folder",
-                                     ignored, ignored == 1 ? "" : "s", image_endings));
+    if (ignored > 0) {
+      const auto first = std::find_if(indexes_.begin(), indexes_.end(),
+                                      [](const IndexFile& one) { return one.ignored_files() > 0; });
+      remarks_.push_back(fmt::format(
+          "{} file{} left out: not named {}, in no class folder, or hidden or a system's, the "
+          "folders as one each; the first: {}",
+          ignored, ignored == 1 ? "" : "s", image_endings, first->first_ignored()));
+    }
+    for (const IndexFile& index : indexes_)
+      remarks_.insert(remarks_.end(), index.remarks().begin(), index.remarks().end());
     if (passed_json > 0) {
       const auto first = std::find_if(indexes_.begin(), indexes_.end(),
                                       [](const IndexFile& one) { return one.passed_json() > 0; });
@@ -262,6 +306,8 @@ class Indexed final : public Source {
   std::vector<Section> sections_;
   std::vector<Descriptor> archives_;  ///< for each index that was made from an archive
   std::size_t rows_ = 0, training_rows_ = 0;
+  mutable std::once_flag looked_;
+  mutable std::string first_missing_;  ///< in a list: what to say of it
 };
 
 }  // namespace

@@ -46,15 +46,19 @@ void index_list(const fs::path& list, const fs::path& root, Split split, IndexWr
   require_regular(list);
   std::ifstream lines(list);
   require(lines.good(), fmt::format("{}: {}", list.string(), std::strerror(errno)));
-  const std::string not_text = first_line(list).starts_with("PK\x03\x04")
-                                   ? "is a zip archive: unpack it, or make a tar of it"
-                                   : "is not text; a list has a path and a label in each line";
+  const bool zip = first_line(list).starts_with("PK\x03\x04");
+  const std::string not_text =
+      zip && has_ending(list, {".npz"})
+          ? "holds NumPy arrays: write_shards() of data/lockstep.py makes shards of them"
+      : zip ? "is a zip archive: unpack it, or make a tar of it"
+            : "is not text; a list has a path and a label in each line";
   require(begins_as_text(list), fmt::format("{}: {}", list.string(), not_text));
   index.labels_are_given();
   index.set_list(list);
+  index.watch_repeats(root);
   std::size_t number = 0, images = 0;
   for (std::string text; std::getline(lines, text);) {
-    ++number;
+    if (++number == 1 && text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // of UTF-8
     if (text.ends_with('\r')) text.pop_back();
     require(is_text(text), fmt::format("{}, line {}: {}", list.string(), number, not_text));
     const std::string_view line = trimmed(text);
@@ -74,6 +78,7 @@ void index_list(const fs::path& list, const fs::path& root, Split split, IndexWr
   }
   require(lines.eof(), fmt::format("{}: cannot be read after line {}", list.string(), number));
   require(images > 0, fmt::format("{}: lists no images", list.string()));
+  say_repeats(list, index);
 }
 
 }  // namespace lockstep::pack

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -10,7 +11,9 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "pack/archive/tar.hpp"
+#include "pack/index/layout.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -23,12 +26,10 @@ constexpr std::size_t longest_label = 4096, largest_json = 1 << 20;
 constexpr std::size_t most_files = 100'000, most_sample_bytes = 32 << 20;
 constexpr std::uint64_t largest_image = std::uint64_t{1} << 28;
 
-std::string_view folder_of(std::string_view name) {
+std::string_view folder_in(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   return slash == name.npos ? std::string_view() : name.substr(0, slash);
 }
-
-std::string_view base_of(std::string_view name) { return name.substr(name.rfind('/') + 1); }
 
 /// As in WebDataset: the files of one sample share their name up to its first dot.
 std::string_view key_of(std::string_view name) {
@@ -41,11 +42,11 @@ std::string_view ending_of(std::string_view name) {
   return key.size() == name.size() ? std::string_view() : name.substr(key.size() + 1);
 }
 
-bool hidden(std::string_view name) {
+bool left_out(std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
     const std::string_view piece = name.substr(at, end - at);
-    if (piece.starts_with('.') && piece != "." && piece != "..") return true;
+    if (piece != "." && piece != ".." && is_left_out(piece)) return true;
     at = end + 1;
   }
   return false;
@@ -65,15 +66,18 @@ std::string_view plain(std::string_view name) {
 
 class TarIndexer {
  public:
-  TarIndexer(const fs::path& tar, TarReader& reader, Split split, IndexWriter& index, bool labelled)
-      : tar_(tar), reader_(reader), split_(split), index_(index), labelled_(labelled) {}
+  TarIndexer(const TarIndexSpec& spec, TarReader& reader, IndexWriter& index)
+      : spec_(spec), reader_(reader), index_(index) {}
 
   void run() {
     for (TarMember member; reader_.next(member);) {
       member.name = plain(member.name);
-      if (member.kind == TarMember::Kind::folder || member.kind == TarMember::Kind::other ||
-          hidden(member.name))
+      if (left_out(member.name)) {
+        if (named_as_image(member.name)) index_.ignore(member.name);
         continue;
+      }
+      if (member.kind == TarMember::Kind::folder && spec_.alone) folders_.push_back(member.name);
+      if (member.kind == TarMember::Kind::folder || member.kind == TarMember::Kind::other) continue;
       if (!sample_.empty() && key_of(sample_.front().name) != key_of(member.name)) end_sample();
       sample_bytes_ += sizeof(TarMember) + member.name.size();
       if (sample_.size() >= most_files || sample_bytes_ > most_sample_bytes)
@@ -85,28 +89,55 @@ class TarIndexer {
     }
     end_sample();
     require(images_ > 0,
-            fmt::format("{}: holds no {}{}", tar_.string(), image_endings,
+            fmt::format("{}: holds no {}{}", spec_.tar.string(), image_endings,
                         passed_over_.empty()
                             ? ""
                             : fmt::format(" of a sample: as in WebDataset, a sample's key ends at "
                                           "the first dot, so {} is no image of {}",
                                           passed_over_, key_of(passed_over_))));
+    if (const auto twice = index_.find_repeat(false)) refuse_repeat(*twice);
+    if (const auto twice = index_.find_repeat(true)) refuse_repeat(*twice);
     if (first_given_) index_.labels_are_given();
+    if (spec_.labelled && !first_given_) settle();
   }
 
  private:
   [[noreturn]] void refuse(const TarMember& member, std::string_view what) const {
-    throw InputError(
-        fmt::format("{}: {} (at byte {}): {}", tar_.string(), member.name, member.header, what));
+    throw InputError(fmt::format("{}: {} (at byte {}): {}", spec_.tar.string(),
+                                 one_line(member.name), member.header, what));
+  }
+
+  /// Unpacking the tar gives the last one only.
+  [[noreturn]] void refuse_repeat(const Repeat& twice) const {
+    throw InputError(fmt::format(
+        "{}: {}: two images have this name, at bytes {} and {} (an archive that was appended to "
+        "keeps the old ones): make the archive again",
+        spec_.tar.string(), one_line(twice.name), twice.first, twice.second));
+  }
+
+  /// Classes and splits by the folders.
+  void settle() {
+    for (const std::string& folder : folders_) index_.add_class(folder);
+    index_.settle([&](const std::vector<ImageFolder>& folders) {
+      if (std::all_of(folders.begin(), folders.end(),
+                      [](const ImageFolder& one) { return one.images == 0 || one.path.empty(); }))
+        refuse(first_loose_, no_label);
+      return place_folders({.source = spec_.tar,
+                            .split = spec_.split,
+                            .below_shared = true,
+                            .names_are_given = spec_.names_are_given,
+                            .whole = spec_.alone},
+                           folders);
+    });
   }
 
   void end_sample() {
-    const std::optional<std::string> label = labelled_ ? sample_label() : std::nullopt;
+    const std::optional<std::string> label = spec_.labelled ? sample_label() : std::nullopt;
     std::size_t images = 0;
     for (const TarMember& member : sample_) {
       if (!named_as_image(member.name)) {
         // What is in a .json is told anyway.
-        if (!label && ending_of(member.name) != "json") index_.ignore_file();
+        if (!label && ending_of(member.name) != "json") index_.ignore(member.name);
         continue;
       }
       // "key.seg.png" next to "key.jpg" is not the sample's image.
@@ -133,7 +164,7 @@ class TarIndexer {
       refuse(*cls, "has no image next to it: the files of one sample must follow each other");
     if (image == nullptr && json != nullptr)
       index_.pass_over_json(
-          fmt::format("{}: {} has no image next to it", tar_.string(), json->name));
+          fmt::format("{}: {} has no image next to it", spec_.tar.string(), json->name));
     if (image == nullptr) return {};
     if (cls != nullptr) return label_in_cls(*cls);
     return json != nullptr ? label_in_json(*json) : std::nullopt;
@@ -145,9 +176,15 @@ class TarIndexer {
     const std::size_t first = text.find_first_not_of(space);
     if (first == text.npos) refuse(member, "is empty: expected a label");
     text = text.substr(first, text.find_last_not_of(space) - first + 1);
-    if (text.find_first_of(std::string_view("\n\0", 2)) != text.npos)
-      refuse(member, "expected one line with a label");
+    require_label(member, text);
     return text;
+  }
+
+  void require_label(const TarMember& member, std::string_view label) const {
+    if (std::any_of(label.begin(), label.end(),
+                    [](unsigned char c) { return c < ' ' || c == 0x7F; }))
+      refuse(member, fmt::format("\"{}\" is no label: expected one line without control characters",
+                                 one_line(label.substr(0, 100))));
   }
 
   std::optional<std::string> label_in_json(const TarMember& member) {
@@ -155,15 +192,17 @@ class TarIndexer {
     const auto json = nlohmann::json::parse(text, nullptr, false);
     if (json.is_discarded()) refuse(member, "is not JSON");
     if (!json.is_object()) {
-      index_.pass_over_json(fmt::format("{}: {}", tar_.string(), member.name));
+      index_.pass_over_json(fmt::format("{}: {}", spec_.tar.string(), member.name));
       return {};
     }
     for (const char* key : {"label", "cls", "class"}) {
       const auto found = json.find(key);
       if (found == json.end()) continue;
       if (found->is_number_unsigned()) return std::to_string(found->get<std::uint64_t>());
-      if (found->is_string() && !found->get_ref<const std::string&>().empty())
+      if (found->is_string() && !found->get_ref<const std::string&>().empty()) {
+        require_label(member, found->get_ref<const std::string&>());
         return found->get<std::string>();
+      }
       // A list may be nested too deep to be written out recursively.
       const std::string what = found->is_array()    ? "an array"
                                : found->is_object() ? "an object"
@@ -176,7 +215,7 @@ class TarIndexer {
         keys.push_back(nlohmann::json(key.substr(0, 40))
                            .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
     index_.pass_over_json(
-        fmt::format("{}: {} has {}", tar_.string(), member.name, join(keys, ", ")));
+        fmt::format("{}: {} has {}", spec_.tar.string(), member.name, join(keys, ", ")));
     return {};
   }
 
@@ -191,62 +230,61 @@ class TarIndexer {
       refuse(member,
              fmt::format("has {} bytes; an image has at most {}", member.bytes, largest_image));
     ++images_;
-    if (!labelled_) return put(member, split_, no_class);
-    Split split = split_;
-    const std::string_view folder = class_folder(member.name, split);
-    if (!label && folder.empty())
-      refuse(member,
-             "has no label: neither a .cls or .json (\"label\", \"cls\" or \"class\") of the same "
-             "name, up to its first dot, next to it, nor a class folder");
+    if (!spec_.labelled) return put(member, spec_.split, no_class);
+    const std::string_view folder = folder_in(member.name);
+    if (!label && folder.empty() && first_given_) refuse(member, no_label);
     (label ? first_given_ : first_in_folder_) = true;
     if (first_given_ && first_in_folder_)
       refuse(member, label ? "has a label file, but images before it had only a class folder"
                            : "has no label file of the same name, up to its first dot, but images "
                              "before it had one");
-    put(member, split, label ? std::string_view(*label) : folder);
+    if (label) return put(member, split_of(member.name), *label);
+    if (folder.empty() && first_loose_.name.empty()) first_loose_ = member;
+    put(member, Split::training, folder);
   }
 
   void put(const TarMember& member, Split split, std::string_view label) {
     index_.add(split, member.name, label, member.offset, static_cast<std::uint32_t>(member.bytes));
   }
 
-  /// "train/cat/1.jpg" is a cat of the training split, "animals/cat/1.jpg" one of the current
-  /// split.
-  std::string_view class_folder(std::string_view name, Split& split) const {
-    const std::string_view folder = folder_of(name);
-    for (std::size_t at = 0; at < folder.size();) {
+  /// "train/000/1.jpg" with a label file is of the training split.
+  Split split_of(std::string_view name) const {
+    const std::string_view folder = folder_in(name);
+    for (std::size_t at = 0; at < folder.size() && spec_.split != Split::validation;) {
       const std::size_t end = std::min(folder.find('/', at), folder.size());
-      Split found = split;
-      if (end < folder.size() && names_a_split(folder.substr(at, end - at), found)) {
-        if (split_ != Split::validation) split = found;
-        const std::string_view inner = folder.substr(end + 1);
-        return inner.substr(0, inner.find('/'));
-      }
+      Split found = spec_.split;
+      if (end < folder.size() && names_a_split(folder.substr(at, end - at), found)) return found;
       at = end + 1;
     }
-    return base_of(folder);
+    return spec_.split;
   }
 
-  const fs::path& tar_;
+  static constexpr const char* no_label =
+      "has no label: neither a .cls or .json (\"label\", \"cls\" or \"class\") of the same name, "
+      "up "
+      "to its first dot, next to it, nor a class folder";
+
+  const TarIndexSpec& spec_;
   TarReader& reader_;
-  Split split_;
   IndexWriter& index_;
-  bool labelled_;
   std::vector<TarMember> sample_;
   std::size_t sample_bytes_ = 0;  ///< of the sample's names and places
   std::size_t images_ = 0;
-  std::string passed_over_;  ///< the first image that is not its sample's
+  std::vector<std::string> folders_;  ///< members that are folders
+  TarMember first_loose_;             ///< an image in no folder
+  std::string passed_over_;           ///< the first image that is not its sample's
   bool first_given_ = false, first_in_folder_ = false;
 };
 
 }  // namespace
 
-void index_tar(const fs::path& tar, const fs::path& content, Split split, IndexWriter& index,
-               bool labelled) {
-  const Owned<int, ::close, -1> file = open_regular(content);
-  require(static_cast<bool>(file), fmt::format("{}: {}", content.string(), std::strerror(errno)));
-  TarReader reader(file.get(), stamp_of(file.get(), content).bytes, tar);
-  TarIndexer(tar, reader, split, index, labelled).run();
+void index_tar(const TarIndexSpec& spec, IndexWriter& index) {
+  const Owned<int, ::close, -1> file = open_regular(spec.content);
+  require(static_cast<bool>(file),
+          fmt::format("{}: {}", spec.content.string(), std::strerror(errno)));
+  TarReader reader(file.get(), stamp_of(file.get(), spec.content).bytes, spec.tar);
+  index.watch_repeats({});
+  TarIndexer(spec, reader, index).run();
 }
 
 }  // namespace lockstep::pack

@@ -110,6 +110,34 @@ refuses 'a list with a malformed line' 'bad.txt, line 2: expected a path and a l
 echo 'gone.jpg 0' >gone.txt
 refuses 'a list with a missing file, and names it' 'images/gone.jpg: No such file' gone.txt \
   --root images
+# ---- names ---------------------------------------------------------------------------------------
+cp -r images/train latin
+mv latin/c1 "$(printf 'latin/ros\351')"
+refuses 'a class whose name is not UTF-8, and shows its bytes' \
+  'latin/ros.*jpg: the class "ros\\xe9" has a name that is not UTF-8: rename the folder' latin
+mkdir upper && cp -r images/train upper/Train && cp -r images/val upper/Test
+run "$LOCKSTEP" pack upper --jpeg --rows-per-shard 10 --out out
+((status == 0)) && [[ $(digest out) == "$want" ]]
+verdict $? 'folders Train and Test are splits'
+rm -rf out
+refuses 'to validate on what is trained' '--val ./images/train: is the source of the training' \
+  images/train --val ./images/train
+/usr/bin/python3 - <<'PYTHON'
+import glob, io, tarfile
+image = open(sorted(glob.glob("images/train/*/*.jpg"))[0], "rb").read()
+with tarfile.open("forged.tar", "w") as tar:
+    for name in ["a/1.jpg", "b/2.jpg", "a/x\nerror: forged\nb/y.jpg"]:
+        data = image if name[2] in "12" else b"no image"
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+PYTHON
+pack forged.tar --held-out 0 --skip-bad
+((status == 0)) && says 'skipped forged.tar: a/x.nerror: forged.nb/y.jpg: not an image' &&
+  ! grep -q '^error' <<<"$said" && [[ $(wc -l <out/skipped.txt) == 1 ]] &&
+  says "1 image is equal to an image of another class.*: forged.tar: a/1.jpg \('a'\) and .*b/2.jpg"
+verdict $? 'no name of a file makes lines in the log or in skipped.txt; equal images are named'
+rm -rf out
 run ranks 2 "$LOCKSTEP" pack images.tar cut.tar --jpeg --out out
 ((status == 2)) && says 'cut.tar: at byte' && [[ ! -e out ]]
 verdict $? 'a tar that one of two ranks finds damaged ends both, and no data set is left'

@@ -86,7 +86,7 @@ std::string bzip2(const std::string& bytes) {
 TEST_CASE("a tar of class folders is what the folders are", "[source][tar]") {
   const Folder folder;
   std::string archive;
-  const std::string top = GENERATE("", "./", "photos/");
+  const std::string top = GENERATE("", "./", "photos/"), plain = top == "./" ? "" : top;
   for (const char* name : {"train/cat/a.png", "test/dog/c.png", "train/dog/b.png",
                            "train/dog/deep/d.png", "train/dog/.e.png", "train/cat/notes.txt"}) {
     archive += tar_member(top + name, image(archive.size() / 512 + 4));
@@ -102,13 +102,15 @@ TEST_CASE("a tar of class folders is what the folders are", "[source][tar]") {
   CHECK_THAT(source->name(3), Contains("test/dog/c.png"));
   CHECK(source->read(0).width == 4);
   REQUIRE(source->remarks().size() == 1);
-  CHECK_THAT(source->remarks()[0], Contains("1 file"));
+  CHECK_THAT(source->remarks()[0],
+             Contains("2 files left out") && Contains("the first: " + plain + "train/dog/.e.png"));
 }
 
-TEST_CASE("without a folder train, the folder next to the image is its class", "[source][tar]") {
+TEST_CASE("without a folder train, the classes are below the folder that all share",
+          "[source][tar]") {
   const Folder folder;
   const auto source =
-      open_tar(folder.path / "a.tar", tar_member("all/x/dog/1.png", image(5)) +
+      open_tar(folder.path / "a.tar", tar_member("all/dog/x/1.png", image(5)) +
                                           tar_member("all/cat/1.png", image(6)) + tar_end());
   CHECK(source->classes() == std::vector<std::string>{"cat", "dog"});
   CHECK(source->training_rows() == 2);
@@ -276,8 +278,8 @@ TEST_CASE("lists name images and labels, one in each line", "[source]") {
   CHECK_THROWS_WITH(open("PK\x03\x04 0"), Contains("is a zip archive"));
   spec.validation_files = {folder.path / "val.txt"};
   write_file(spec.validation_files[0], "c.png 1\n");
-  CHECK_THROWS_WITH(open("c.png 0\n"), Contains("1: no training class has this name"));
-  CHECK(open("c.png 0\nc.png 1\n")->training_rows() == 2);
+  CHECK_THROWS_WITH(open("c.png 0\n"), Contains("val.txt, line 1: the label \"1\": no training "));
+  CHECK(open("c.png 0\na b.png 1\n")->training_rows() == 2);
 }
 
 TEST_CASE("patterns give files in order of name, and each file that they name", "[source]") {

@@ -72,7 +72,7 @@ TEST_CASE("class folders give classes and files in order of name, whatever the c
   CHECK(source->read(0).pixels == picture(8, 9, 3).pixels);
   CHECK(source->read(1).channels == 1);
   REQUIRE(source->remarks().size() == 1);
-  CHECK_THAT(source->remarks()[0], Contains("1 file"));
+  CHECK_THAT(source->remarks()[0], Contains("2 files left out") && Contains("the first: .hidden"));
 }
 
 TEST_CASE("train and val or test folders are two splits of the same classes", "[source]") {
@@ -106,7 +106,7 @@ TEST_CASE("no folder of images is left out without a message", "[source]") {
   CHECK_THAT(source->name(1), Contains("validation/cat/b.png"));
   REQUIRE(source->remarks().size() == 3);
   CHECK_THAT(source->remarks()[0], Contains("1 images of test/ were left out"));
-  CHECK_THAT(source->remarks()[1], Contains("1 file left out"));
+  CHECK_THAT(source->remarks()[1], Contains("2 files left out") && Contains("notes/readme.txt"));
   CHECK_THAT(source->remarks()[2], Contains("one class, \"cat\""));
   add("val/cat/d.png");
   CHECK_THROWS_WITH(open_class_folders(folder.path),
@@ -154,7 +154,9 @@ TEST_CASE("CIFAR's binary rows are read as images, fine labels and class names",
   const auto source = open_source(spec, {});
   REQUIRE(source->classes().size() == classes);
   CHECK(source->classes()[3] == "3");
-  CHECK(source->remarks().size() == 1);
+  REQUIRE(source->remarks().size() == 2);
+  CHECK_THAT(source->remarks()[1], Contains(ten ? "150 rows for training, the original's 50000"
+                                                : "120 rows for training, the original's 50000"));
   const std::size_t training = ten ? 150 : 120;
   CHECK(source->training_rows() == training);
   REQUIRE(source->rows() == training + 20);
@@ -164,6 +166,18 @@ TEST_CASE("CIFAR's binary rows are read as images, fine labels and class names",
   const Image image = source->read(training + 13);
   for (std::size_t i = 0; i < 1024; ++i)
     for (std::size_t c = 0; c < 3; ++c) REQUIRE(image.pixels[3 * i + c] == (13 + c + i) % 256);
+}
+
+TEST_CASE("CIFAR's Python version is an error that names the binary one", "[source]") {
+  const Folder folder;
+  for (const char* name : {"data_batch_1", "batches.meta"})
+    write_file(folder.path / "cifar-10-batches-py" / name, "pickle");
+  for (const char* name : {"train", "meta"}) write_file(folder.path / "hundred" / name, "pickle");
+  for (const char* path : {"", "cifar-10-batches-py"})
+    CHECK_THROWS_WITH(
+        guess_source(folder.path / path),
+        Contains("batches-py: is CIFAR's Python version") && Contains("cifar-10-binary.tar.gz"));
+  CHECK_THROWS_WITH(guess_source(folder.path / "hundred"), Contains("cifar-100-binary.tar.gz"));
 }
 
 TEST_CASE("damaged CIFAR files are errors that name them", "[source]") {
@@ -209,6 +223,7 @@ TEST_CASE("IDX files are read, gzipped or not", "[source]") {
   CHECK(guess_source(folder.path) == "idx");
   const auto source = open_idx(folder.path);
   CHECK(source->classes() == std::vector<std::string>{"0", "1", "2", "3", "4", "5"});
+  CHECK(source->remarks() == std::vector<std::string>{"3 of 6 classes have no training image"});
   CHECK(source->rows() == (packed ? 6 : 3));
   CHECK(source->training_rows() == 3);
   CHECK(source->native_channels() == 1);

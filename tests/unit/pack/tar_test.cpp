@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <zlib.h>
+
 #include <catch2/catch.hpp>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
+#include "pack/archive/unpack.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/unit/pack/tar_fixture.hpp"
 
@@ -111,4 +114,28 @@ TEST_CASE("a tar that is cut off or damaged anywhere is an error that names the 
   CHECK_THROWS_WITH(members_of(pax("9 path=x\n") + tar_end()), Contains("announces a member"));
   CHECK_THROWS_WITH(members_of(tar_header("huge", 077777777777) + tar_end()),
                     Contains("huge: has 8589934591 bytes, but the file ends 1024 bytes after"));
+}
+
+TEST_CASE("an archive that unpacks to far more than its size, or than the disk has, is an error",
+          "[tar]") {
+  const Folder folder;
+  const auto packed = folder.path / "a.tar.gz", to = folder.path / "a.tar";
+  const gzFile file = gzopen(packed.c_str(), "wb9");
+  const std::string zeros(1 << 20, '\0');
+  gzwrite(file, zeros.data(), static_cast<unsigned>(zeros.size()));
+  gzclose(file);
+  const UnpackLimits all{.times = 5000, .always = 0, .spare = 0};
+  UnpackLimits some = all;
+  CHECK_NOTHROW(unpack(packed, Compression::gzip, to, all));
+  std::filesystem::remove(to);
+  some.times = 100;
+  CHECK_THROWS_WITH(unpack(packed, Compression::gzip, to, some),
+                    Contains("a.tar.gz: unpacks to more than") && Contains("100 times its size"));
+  some.always = 1 << 20;
+  CHECK_NOTHROW(unpack(packed, Compression::gzip, to, some));
+  std::filesystem::remove(to);
+  some.spare = std::uint64_t{1} << 62;
+  CHECK_THROWS_WITH(unpack(packed, Compression::gzip, to, some),
+                    Contains("a.tar.gz: unpacked, it does not fit next to"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path), {}) == 1);
 }

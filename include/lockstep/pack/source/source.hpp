@@ -25,6 +25,8 @@ class Source {
   virtual std::size_t native_channels() const = 0;        ///< the default of `pack`: 1 or 3
   virtual std::int32_t label(std::size_t row) const = 0;  ///< index into classes()
   virtual std::string name(std::size_t row) const = 0;  ///< for messages: a path, or "file, row 17"
+  /// For messages about its label: name(), after the line of a list that has it.
+  virtual std::string where(std::size_t row) const { return name(row); }
   /// The image as stored: 1 or 3 channels. Throws InputError naming it when it is unreadable.
   virtual data::Image read(std::size_t row) const = 0;
   /// The image's file, as it is; empty where rows are not separate files. Throws InputError naming
@@ -89,7 +91,8 @@ std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string
 ///
 /// "classes": FOLDER/<class>/**.jpg|jpeg|png, or two such trees in FOLDER/train and FOLDER/val (or
 /// FOLDER/test). "list": a path and a label in each line. "tar": plain, gzip or zstd; the label is
-/// in KEY.cls or KEY.json next to KEY.jpg, as in WebDataset, or is the name of the folder.
+/// in KEY.cls or KEY.json next to KEY.jpg, as in WebDataset, or follows from the folders as in the
+/// folder that the tar was made of.
 std::size_t index_count(const SourceSpec& spec);
 bool has_index(std::size_t piece, const std::filesystem::path& folder);
 void index_piece(const SourceSpec& spec, std::size_t piece, const std::filesystem::path& folder);
