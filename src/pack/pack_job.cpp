@@ -108,7 +108,7 @@ void require_utf8(const Source& source) {
     throw InputError(fmt::format(
         "{}: the class \"{}\" has a name that is not UTF-8: rename the folder (convmv -f latin1 -t "
         "utf8), or convert the list or the names (iconv -f latin1 -t utf8)",
-        row < source.rows() ? source.where(row) : "class " + std::to_string(c),
+        row < source.rows() ? as_bytes(source.where(row)) : "class " + std::to_string(c),
         as_bytes(names[c])));
   }
 }

@@ -52,7 +52,7 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
   const fs::path path = note_path(partial, shard);
   if (!fs::exists(path)) return {};
   std::istringstream text(read_text(path));
-  FinishedShard finished{0, 0, data::ChannelSums(channels), {}, {}};
+  FinishedShard finished{0, 0, data::ChannelSums(channels), {}};
   std::size_t skipped = 0;
   const bool read = read_word(text, "rows") && text >> finished.rows && read_word(text, "bytes") &&
                     text >> finished.bytes && read_word(text, "pixels") &&
@@ -68,8 +68,10 @@ std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan&
   }
   require(whole && finished.rows + finished.skipped.size() == shard.rows.size(),
           fmt::format("{}: is damaged: remove {} to start again", path.string(), partial.string()));
-  // A shard has no file if all of its images were left out.
-  if (finished.rows > 0 && !fs::exists(partial / shard.file)) return {};
+  // A shard has no file if all of its images were left out. One without hashes is of an older pack.
+  if (finished.rows > 0 &&
+      (!fs::exists(partial / shard.file) || !fs::exists(hashes_path(partial, shard))))
+    return {};
   return finished;
 }
 

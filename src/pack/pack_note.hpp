@@ -31,7 +31,7 @@ struct FinishedShard {
   std::uint64_t bytes = 0;  ///< of their pixels or JPEGs
   data::ChannelSums sums;   ///< of a training shard
   std::vector<SkippedRow> skipped;
-  std::vector<RowHash> hashes;  ///< of the rows written; read_note() does not read them
+  std::vector<RowHash> hashes = {};  ///< of the rows written; read_note() does not read them
 };
 
 /// Marks a shard of a plan as finished. Throws InputError naming the file.

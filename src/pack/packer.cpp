@@ -44,7 +44,7 @@ Packer::Packer(const Source& source, const PackSpec& spec, const data::DataSetIn
       info_(info),
       folder_(std::move(folder)),
       shards_(std::move(shards)),
-      now_{0, 0, data::ChannelSums(info.channels), {}, {}},
+      now_{0, 0, data::ChannelSums(info.channels), {}},
       tally_(info.channels),
       name_bytes_(source.file_name_bytes()) {}
 

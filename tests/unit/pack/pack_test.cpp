@@ -303,6 +303,9 @@ TEST_CASE("a finished shard is kept by the same plan, and by no other", "[pack]"
     REQUIRE(note->skipped.size() == 1);
     CHECK(note->skipped[0].row == 1);
     CHECK(note->skipped[0].reason == "cat/1.jpg: a broken  one");
+    fs::rename(partial / "done/train-00000-of-00002.hashes", folder.path / "away");
+    CHECK_FALSE(read_note(partial, shard, 2).has_value());  // an older pack's
+    fs::rename(folder.path / "away", partial / "done/train-00000-of-00002.hashes");
     write_file(partial / "done/train-00000-of-00002.txt", "rows 2\nbytes 70\npix");
     CHECK_THROWS_WITH(read_note(partial, shard, 2), Contains("00002.txt: is damaged"));
   }

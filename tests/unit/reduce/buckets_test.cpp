@@ -15,7 +15,8 @@ std::vector<Extent> random_arena(std::mt19937& random) {
   std::vector<Extent> slices(random() % 40);
   std::size_t offset = 0;
   for (Extent& slice : slices) {
-    slice = {offset, 1 + random() % (random() % 2 == 0 ? 64 : 4096)};
+    const std::size_t most = random() % 2 == 0 ? 64 : 4096;
+    slice = {offset, 1 + random() % most};
     offset = (offset + slice.size + 15) / 16 * 16;
   }
   return slices;
