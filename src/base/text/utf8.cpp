@@ -11,4 +11,8 @@ std::string valid_utf8(const std::string& text) {
   return Json::parse(json_text(Json(text))).get<std::string>();
 }
 
+bool same_text(const std::string& a, const std::string& b) {
+  return a == b || valid_utf8(a) == valid_utf8(b);
+}
+
 }  // namespace lockstep

@@ -8,4 +8,7 @@ namespace lockstep {
 /// whose readers take nothing else.
 std::string valid_utf8(const std::string& text);
 
+/// Whether the texts are the same after that: a name that went through such a format is.
+bool same_text(const std::string& a, const std::string& b);
+
 }  // namespace lockstep
