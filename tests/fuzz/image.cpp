@@ -113,6 +113,8 @@ std::vector<std::string> seeds() {
     all.push_back('\0' + data::encode_jpeg(spotted(channels), 70, "seed"));
   const std::string palette = big(6) + "PLTE" + "abcdef" + little(0, 4) + big(1) + "tRNS" +
                               std::string(1, '\x60') + little(0, 4);
+  const std::string long_chunk = big(0x639C5BFF) + "eXIf" + little(0, 4);
+  all.push_back('\0' + png(8, 2, 3, false, long_chunk));
   for (const bool interlaced : {false, true}) {
     all.push_back('\0' + png(8, 2, 3, interlaced));
     all.push_back('\0' + png(16, 6, 4, interlaced));

@@ -142,9 +142,25 @@ void read_header(png_structp png, png_infop info, LowBytes& low_bytes) {
   png_read_update_info(png, info);
 }
 
+/// Throws InputError where a chunk is longer than the rest of the file: libpng would make room for
+/// what it claims first.
+void require_whole_chunks(std::string_view bytes, const std::string& name) {
+  constexpr std::size_t signature = 8, around = 12;  // length, name, checksum
+  for (std::size_t at = signature; at < bytes.size();) {
+    std::size_t length = 0;
+    for (const char byte : bytes.substr(at, 4))
+      length = length << 8 | static_cast<unsigned char>(byte);
+    require(bytes.size() - at >= around && length <= bytes.size() - at - around,
+            fmt::format("{}: broken PNG: premature end of file", name));
+    if (bytes.substr(at + 4, 4) == "IEND") return;
+    at += around + length;
+  }
+}
+
 }  // namespace
 
 Image decode_png(std::string_view bytes, const std::string& name) {
+  require_whole_chunks(bytes, name);
   Input input{bytes.data(), bytes.size(), {}, {}};
   Decoder decoder;
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &input, leave, ignore_warning);
@@ -154,6 +170,8 @@ Image decode_png(std::string_view bytes, const std::string& name) {
   png_structp png = decoder.png;
   png_infop info = decoder.info;
   png_set_read_fn(png, &input, read_bytes);
+  constexpr std::size_t most_unpacked = 8'000'000;  // of a profile or a text
+  png_set_chunk_malloc_max(png, most_unpacked + bytes.size());
 
   const auto refuse = [&] {
     throw InputError(fmt::format("{}: broken PNG: {}", name, input.text));
