@@ -25,7 +25,7 @@ struct ErrorExit {
 /// A file of one more scan is an error: libjpeg goes over all blocks for each, and a few bytes are
 /// a scan. Programs write 10 or so. Also limited is what all scans together go over, in pixels.
 inline constexpr int most_scans = 100;
-inline constexpr std::uint64_t most_scanned = std::uint64_t{1} << 33;
+inline constexpr std::uint64_t most_scanned = std::uint64_t{3} << 30;
 
 template <class Codec>
 struct Guarded {
