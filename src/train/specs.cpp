@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/share.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
 
@@ -309,8 +310,8 @@ void require_alike(const data::DataSetInfo& a, const std::string& path_a,
   require(shape_text(a) == shape_text(b),
           fmt::format("{} has images of {}, {} of {}: they do not belong together", path_a,
                       shape_text(a), path_b, shape_text(b)));
-  const auto [one, other] =
-      std::mismatch(a.classes.begin(), a.classes.end(), b.classes.begin(), b.classes.end());
+  const auto [one, other] = std::mismatch(a.classes.begin(), a.classes.end(), b.classes.begin(),
+                                          b.classes.end(), same_text);
   const auto name = [](auto at, auto end) { return at == end ? "absent" : "'" + *at + "'"; };
   require(one == a.classes.end() && other == b.classes.end(),
           fmt::format("{} and {} have different classes ({} and {} of them): class {} is {} in one "

@@ -34,4 +34,8 @@ std::string one_line(std::string_view text) { return escaped(text, false); }
 
 std::string as_bytes(std::string_view text) { return escaped(text, true); }
 
+bool same_text(const std::string& a, const std::string& b) {
+  return a == b || valid_utf8(a) == valid_utf8(b);
+}
+
 }  // namespace lockstep

@@ -15,6 +15,9 @@ void require_decodable(std::size_t height, std::size_t width, const std::string&
   require(width > 0 && height > 0 && height <= most / width,
           fmt::format("{}: its header claims {} x {} pixels; at most {} can be packed", name,
                       height, width, most));
+  require(std::max(height, width) <= longest_side,
+          fmt::format("{}: is {} x {} pixels; a side has at most {}", name, height, width,
+                      longest_side));
 }
 
 Image allocate_image(std::size_t height, std::size_t width, std::size_t channels,
@@ -147,22 +150,35 @@ void resized(std::size_t short_side, std::size_t& height, std::size_t& width) {
   }
 }
 
+namespace {
+
+/// Whether stretching the lines first would take very much more memory than the image and the
+/// result: a narrow image is high, and becomes wide.
+bool columns_first(const Image& image, std::size_t height, std::size_t width) {
+  constexpr std::size_t usual = std::size_t{1} << 27;
+  const std::size_t between = image.height * width * image.channels;
+  return between > std::max(usual, image.pixels.size() + height * width * image.channels);
+}
+
+}  // namespace
+
 Image resize(const Image& image, std::size_t height, std::size_t width) {
+  if (columns_first(image, height, width))
+    return resize(resize(image, height, image.width), height, width);
   const std::size_t c = image.channels;
   Image wide{image.height, width, c, {}};
-  if (width == image.width) {
-    wide.pixels = image.pixels;
-  } else {
+  if (width != image.width) {
     wide.pixels.resize(image.height * width * c);
     resample(triangle_taps(image.width, width), image.height, c, image.pixels.data(),
              {c, image.width * c}, wide.pixels.data(), {c, width * c});
   }
-  if (height == image.height) return wide;
+  const Image& lines = width == image.width ? image : wide;
+  if (height == image.height) return lines;
   Image out{.height = height,
             .width = width,
             .channels = c,
             .pixels = std::vector<std::uint8_t>(height * width * c)};
-  resample(triangle_taps(image.height, height), width, c, wide.pixels.data(), {width * c, c},
+  resample(triangle_taps(image.height, height), width, c, lines.pixels.data(), {width * c, c},
            out.pixels.data(), {width * c, c});
   return out;
 }

@@ -69,20 +69,21 @@ class Bitmap {
     header_ = number(file_header, 4);
     const bool core = header_ == core_header;
     if (!core && (header_ < info_header || header_ > 256)) refuse("its header is of no known kind");
-    if (core) {
+    if (core) {  // its sizes have no sign
       width_ = number(18, 2);
       height_ = number(20, 2);
       bits_ = number(24, 2);
     } else {
       const auto width = static_cast<std::int32_t>(number(18, 4));
       const auto height = static_cast<std::int64_t>(static_cast<std::int32_t>(number(22, 4)));
-      if (width <= 0 || height == 0) refuse("its header claims no pixels");
-      width_ = static_cast<std::size_t>(width);
+      width_ = static_cast<std::size_t>(std::max(width, 0));
       height_ = static_cast<std::size_t>(height < 0 ? -height : height);
       from_top_ = height < 0;
       bits_ = number(28, 2);
       compression_ = number(30, 4);
     }
+    if (width_ == 0 || height_ == 0) refuse("its header claims no pixels");
+    if (pixels_ < file_header + header_) refuse("its pixels begin inside its header");
     const bool depth =
         bits_ == 1 || bits_ == 4 || bits_ == 8 || bits_ == 16 || bits_ == 24 || bits_ == 32;
     if (!depth || number(core ? 22 : 26, 2) != 1) refuse("its header claims another depth");

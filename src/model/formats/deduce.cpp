@@ -55,6 +55,18 @@ std::size_t extent_of(const ByName& tensors, const char* name, std::size_t dimen
   return found->second->shape[dimension];
 }
 
+/// A hint where all names of a ResNet have something before them that is not taken off.
+std::string unknown_prefix(const ByName& tensors) {
+  constexpr std::string_view first = "conv1.weight", second = "layer1.0.conv1.weight";
+  for (const auto& [name, tensor] : tensors) {
+    if (!name.ends_with("." + std::string(first))) continue;
+    const std::string prefix = name.substr(0, name.size() - first.size());
+    if (tensors.contains(prefix + std::string(second)))
+      return fmt::format("; its names begin with '{}': save it without that", printable(prefix));
+  }
+  return "";
+}
+
 /// A network of this name, unless it has none of the kind.
 std::optional<nn::Network> try_network(const nn::ResNetSpec& spec) {
   try {
@@ -113,8 +125,8 @@ nn::ResNetSpec deduce(const ByName& tensors) {
     }
   require(least.count == 0,
           fmt::format("its tensors are not those of a ResNet that lockstep knows: compared with "
-                      "{}, {}",
-                      best->model, least.first));
+                      "{}, {}{}",
+                      best->model, least.first, unknown_prefix(tensors)));
   return *best;
 }
 

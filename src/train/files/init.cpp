@@ -7,6 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/utf8.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
@@ -25,7 +26,8 @@ const model::Weight* find_weight(const model::Model& model, const nn::Tensor& te
 /// A file whose classes have no names tells any of that number apart.
 bool has_other_classes(const model::Description& file, const data::DataSetInfo& input) {
   const std::vector<std::string>& names = file.input.classes;
-  return file.network.classes != input.classes.size() || (!names.empty() && names != input.classes);
+  return file.network.classes != input.classes.size() ||
+         (!names.empty() && !std::ranges::equal(names, input.classes, same_text));
 }
 
 /// Throws InputError where a tensor is of no use to `network`, or is not finite.
@@ -62,7 +64,10 @@ void require_fit(const model::Model& model, const nn::Network& network, bool kee
 /// What the first line of a run adds about its last layer.
 std::string describe_head(const config::Config& config, const model::Description& file,
                           std::size_t classes, bool keeps_head) {
-  if (keeps_head) return "";
+  if (keeps_head)
+    return file.input.classes.empty() && config.head == config::HeadChoice::automatic
+               ? ", its last layer too: it has no names of classes (--head new makes a new one)"
+               : "";
   const std::string made = fmt::format(", and a new last layer for {}", counted(classes, "class"));
   if (config.head == config::HeadChoice::fresh) return made;
   return made + (file.network.classes != classes
@@ -91,7 +96,7 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
   log::info(fmt::format("beginning with the weights of {}{}", path,
                         describe_head(config, model.about, network.classes, keeps_head)));
   const std::vector<std::string>& names = model.about.input.classes;
-  if (keeps_head && !names.empty() && names != input.classes)
+  if (keeps_head && !names.empty() && !std::ranges::equal(names, input.classes, same_text))
     log::warn(
         fmt::format("{}: its classes have other names than the data set's; --head new begins "
                     "with a new last layer",

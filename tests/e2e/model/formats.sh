@@ -186,6 +186,9 @@ for file in packed turned wide; do
     ((status == 0)) && says '^53 rows: loss' || ok=1
 done
 verdict $ok 'what numpy writes, packed, in Fortran'"'"'s order or as doubles, has the same tensors'
+run "${train[@]}" --stop-after 1 --init turned.npz --out nameless
+((status == 3)) && says '^beginning with the weights of turned.npz, its last layer too: it has no names of'
+verdict $? 'a last layer that is kept from a file without names of classes is said'
 refused 'an .npz of whole numbers' whole.npz "tensor '[a-z0-9.]*' holds I64, which are no floats"
 
 # ---- other classes -------------------------------------------------------------------------------

@@ -78,7 +78,11 @@ data::Image decoded_by_libjpeg(const std::string& jpeg) {
   return image;
 }
 
-std::string png_of(const data::Image& image, int bits) {
+namespace {
+
+/// `lines`: the values one after the other, those of 16 bits with the high byte first.
+std::string png_of_lines(std::size_t height, std::size_t width, std::size_t channels, int bits,
+                         const std::vector<png_byte>& lines) {
   constexpr int types[] = {0, PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
                            PNG_COLOR_TYPE_RGB_ALPHA};
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
@@ -91,23 +95,35 @@ std::string png_of(const data::Image& image, int bits) {
             ->append(reinterpret_cast<const char*>(bytes), size);
       },
       nullptr);
-  png_set_IHDR(png, info, static_cast<png_uint_32>(image.width),
-               static_cast<png_uint_32>(image.height), bits, types[image.channels],
-               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), bits,
+               types[channels], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
   png_write_info(png, info);
-  const std::size_t values = image.width * image.channels;
-  for (std::size_t y = 0; y < image.height; ++y) {
-    std::vector<png_byte> line;
-    for (std::size_t i = 0; i < values; ++i) {
-      const std::uint8_t value = image.pixels[y * values + i];
-      line.push_back(value);
-      if (bits == 16) line.push_back(static_cast<png_byte>(255 - value));
-    }
-    png_write_row(png, line.data());
-  }
+  for (std::size_t y = 0; y < height; ++y) png_write_row(png, &lines[y * lines.size() / height]);
   png_write_end(png, nullptr);
   png_destroy_write_struct(&png, &info);
   return result;
+}
+
+}  // namespace
+
+std::string png_of(const data::Image& image, int bits) {
+  std::vector<png_byte> lines;
+  for (const std::uint8_t value : image.pixels) {
+    lines.push_back(value);
+    if (bits == 16) lines.push_back(static_cast<png_byte>(255 - value));
+  }
+  return png_of_lines(image.height, image.width, image.channels, bits, lines);
+}
+
+std::string png_of_16(std::size_t height, std::size_t width,
+                      const std::vector<std::uint16_t>& values) {
+  std::vector<png_byte> lines;
+  for (const std::uint16_t value : values) {
+    lines.push_back(static_cast<png_byte>(value >> 8));
+    lines.push_back(static_cast<png_byte>(value));
+  }
+  return png_of_lines(height, width, 1, 16, lines);
 }
 
 }  // namespace lockstep::test

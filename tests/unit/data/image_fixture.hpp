@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/image/image.hpp"
 
@@ -20,6 +21,9 @@ std::string jpeg_of(const data::Image& image, bool progressive = false, Chroma c
 /// Encoded by libpng: 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) channels; `bits` 8, or
 /// 16: each value v is then stored as v * 256 + 255 - v.
 std::string png_of(const data::Image& image, int bits = 8);
+/// Grey, of 16 bits.
+std::string png_of_16(std::size_t height, std::size_t width,
+                      const std::vector<std::uint16_t>& values);
 
 /// What libjpeg's defaults make of it.
 data::Image decoded_by_libjpeg(const std::string& jpeg);

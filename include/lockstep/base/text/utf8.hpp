@@ -16,4 +16,7 @@ std::string one_line(std::string_view text);
 /// For names that look alike: each byte that is not a printable ASCII character as "\xc3".
 std::string as_bytes(std::string_view text);
 
+/// Whether the texts are the same after that: a name that went through such a format is.
+bool same_text(const std::string& a, const std::string& b);
+
 }  // namespace lockstep

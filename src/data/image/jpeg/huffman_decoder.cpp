@@ -19,9 +19,11 @@ namespace {
 constexpr std::size_t input_room = 512;
 constexpr std::uint8_t no_restart = 255;
 
-// From zigzag order; a run that leads beyond the last coefficient (broken data) stops there.
-constexpr std::array<std::uint8_t, 80> natural_order = [] {
-  std::array<std::uint8_t, 80> order{};
+// From zigzag order; a run that leads beyond the last coefficient (broken data) stops there. The
+// longest step is one of pair_step_bits.
+constexpr std::size_t reachable = 64 + (std::size_t{1} << pair_step_bits);
+constexpr std::array<std::uint8_t, reachable> natural_order = [] {
+  std::array<std::uint8_t, reachable> order{};
   int x = 0, y = 0;
   for (std::size_t k = 0; k < 64; ++k) {
     order[k] = static_cast<std::uint8_t>(8 * y + x);
@@ -35,7 +37,7 @@ constexpr std::array<std::uint8_t, 80> natural_order = [] {
     else
       --x, ++y;
   }
-  for (std::size_t k = 64; k < 80; ++k) order[k] = 63;
+  for (std::size_t k = 64; k < reachable; ++k) order[k] = 63;
   return order;
 }();
 

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 
+#include "lockstep/base/error.hpp"
+
 namespace lockstep::data::jpeg {
 
 void HuffmanTable::build(const JHUFF_TBL& from, bool ac) {
+  // Counts of zeros are also those of a table that was never built.
+  require(std::any_of(from.bits + 1, from.bits + 17, [](unsigned count) { return count > 0; }),
+          "broken JPEG: a Huffman table without codes");
   if (std::equal(counts.begin() + 1, counts.end(), from.bits + 1) &&
       std::equal(symbols.begin(), symbols.end(), from.huffval))
     return;  // same as the last image's

@@ -86,17 +86,18 @@ struct HuffmanTable {
   std::array<std::uint8_t, 17> counts{};
   std::array<std::uint8_t, 256> symbols{};
   /// By the next lookup_bits bits: their first symbol, in the form of entry().
-  std::array<std::uint32_t, std::size_t{1} << lookup_bits> entries;
+  std::array<std::uint32_t, std::size_t{1} << lookup_bits> entries{};
   /// By the same bits: the first two coefficients, in the form of pair().
-  std::array<std::uint32_t, std::size_t{1} << lookup_bits> pairs;
+  std::array<std::uint32_t, std::size_t{1} << lookup_bits> pairs{};
   /// For longer codes, by length: the code after the last one (16 bits), and where its symbols are.
-  std::array<std::uint32_t, 18> ends;
-  std::array<std::int32_t, 17> offsets;
+  std::array<std::uint32_t, 18> ends{};
+  std::array<std::int32_t, 17> offsets{};
   /// By the next pass_bits bits: as many whole coefficients as they hold, in the form of pass().
-  std::array<std::uint16_t, std::size_t{1} << pass_bits> passes;
+  std::array<std::uint16_t, std::size_t{1} << pass_bits> passes{};
 
   /// Keeps its content when `from` is the same as the last time. Without `ac`, there are neither
-  /// pairs nor passes.
+  /// pairs nor passes. Throws InputError for a table without codes, which libjpeg would refuse only
+  /// where a block uses it.
   void build(const JHUFF_TBL& from, bool ac);
 
  private:

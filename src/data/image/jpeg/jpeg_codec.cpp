@@ -1,6 +1,7 @@
 #include "data/image/jpeg/jpeg_codec.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lockstep::data::jpeg {
 namespace {
@@ -19,6 +20,17 @@ bool harmless(int code) {
 
 void on_message(j_common_ptr codec, int level) {
   if (level < 0 && !harmless(codec->err->msg_code)) leave(codec);
+}
+
+/// libjpeg calls this before each line of blocks, or of pixels.
+void on_progress(j_common_ptr common) {
+  const auto& codec = *reinterpret_cast<j_decompress_ptr>(common);
+  const auto scans = static_cast<std::uint64_t>(codec.input_scan_number);
+  const std::uint64_t pixels = std::uint64_t{codec.image_height} * codec.image_width;
+  if (scans <= most_scans && (scans <= 1 || scans * pixels <= most_scanned)) return;
+  auto* exit = reinterpret_cast<ErrorExit*>(common->err);
+  std::strcpy(exit->text, "it has more scans than any program writes; save it in another form");
+  std::longjmp(exit->back, 1);
 }
 
 /// The tables that a file defines before its first scan: a bit for each number.
@@ -88,6 +100,8 @@ void OwnDecoder::make() {
   decoder_.codec.err = &decoder_.exit.manager;
   check(guarded(decoder_, [](jpeg_decompress_struct& codec) { jpeg_create_decompress(&codec); }),
         "libjpeg could not start");
+  decoder_.exit.progress.progress_monitor = on_progress;
+  decoder_.codec.progress = &decoder_.exit.progress;
 }
 
 Decoder& OwnDecoder::for_file(std::span<const std::uint8_t> file) {

@@ -19,7 +19,13 @@ struct ErrorExit {
   jpeg_error_mgr manager;  ///< first, so that libjpeg's pointer to it points to this
   std::jmp_buf back;
   char text[JMSG_LENGTH_MAX];  ///< why libjpeg gave up
+  jpeg_progress_mgr progress;  ///< ends the decoding of a file of too many scans
 };
+
+/// A file of one more scan is an error: libjpeg goes over all blocks for each, and a few bytes are
+/// a scan. Programs write 10 or so. Also limited is what all scans together go over, in pixels.
+inline constexpr int most_scans = 100;
+inline constexpr std::uint64_t most_scanned = std::uint64_t{3} << 30;
 
 template <class Codec>
 struct Guarded {

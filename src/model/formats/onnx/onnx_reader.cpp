@@ -2,6 +2,7 @@
 // convolution, batch norm or linear layer reads, and those that nothing reads. Others (how much to
 // pad, the mean of pixels) are parts of the computation, which is the ResNet's anyway.
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct GraphNode {
   std::string_view op, output;
   std::string_view message;
 };
+
+/// What follows a ResNet's norms is Relu. These have no tensors that would tell.
+constexpr std::array<std::string_view, 14> other_activations = {
+    "Celu",   "Clip", "Elu",  "Gelu",    "HardSigmoid", "HardSwish", "LeakyRelu",
+    "LpPool", "Mish", "Selu", "Sigmoid", "Softplus",    "Softsign",  "Tanh"};
 
 /// The text or message of a field that is there once, or not at all.
 void take_once(const WireField& field, std::string_view& text) {
@@ -104,7 +110,11 @@ class OnnxGraph {
     });
     const bool conv = node.op == "Conv", norm = node.op == "BatchNormalization",
                linear = node.op == "Gemm";
+    require(std::ranges::find(other_activations, node.op) == other_activations.end(),
+            fmt::format("its node '{}' is a {}, which no ResNet of lockstep's has",
+                        printable(node.output), node.op));
     if (norm) require_epsilon(node);
+    if (conv) require_plain(node);
     if (norm) ++norms_;
     each_field(message, [&](const WireField& field) {
       if (field.number != onnx_node::input) return;
@@ -115,6 +125,7 @@ class OnnxGraph {
       GraphConstant& constant = constants_[found->second];
       if (conv && folded_.empty()) folded_ = constant.name;
       if (linear && !constant.of_layer) require_rows(node, constant.name);
+      if (conv && constant.name.ends_with(".conv1.weight")) require_stride(node, constant.name);
       (conv || norm || linear ? constant.of_layer : constant.elsewhere) = true;
     });
   }
@@ -128,12 +139,42 @@ class OnnxGraph {
     require(epsilon == usual, fmt::format("its batch norm '{}' adds {} to the variance, and not {}",
                                           printable(node.output), epsilon, usual));
   }
+  /// The same filters, but with gaps, read other pixels.
+  static void require_plain(const GraphNode& node) {
+    for (const std::uint64_t gap : wholes(node, "dilations"))
+      require(gap == 1, fmt::format("its convolution '{}' has a dilation of {}, and not 1",
+                                    printable(node.output), gap));
+  }
+  /// A bottleneck goes to half the size in its second convolution; other programs' in its first.
+  static void require_stride(const GraphNode& node, std::string_view constant) {
+    if (wholes(node, "kernel_shape") != std::vector<std::uint64_t>{1, 1}) return;
+    for (const std::uint64_t stride : wholes(node, "strides"))
+      require(stride == 1,
+              fmt::format("the convolution of tensor '{}' has a stride of {}, and not 1: it is an "
+                          "older kind of ResNet",
+                          printable(constant), stride));
+  }
+  static std::vector<std::uint64_t> wholes(const GraphNode& node, std::string_view name) {
+    std::vector<std::uint64_t> values;
+    with_attribute(node, name, onnx_attribute::wholes, [&](const WireField& field) {
+      if (field.type == WireType::number) return values.push_back(field.value);
+      for (std::string_view left = field.as_text(); !left.empty();)
+        values.push_back(take_varint(left));
+    });
+    return values;
+  }
   static void require_rows(const GraphNode& node, std::string_view constant) {
     std::uint64_t turned = 0;
     with_attribute(node, "transB", onnx_attribute::whole,
                    [&](const WireField& field) { turned = field.as_number(); });
     require(turned == 1, fmt::format("tensor '{}' has a column for each output, and not a row",
                                      printable(constant)));
+    for (const char* factor : {"alpha", "beta"})
+      with_attribute(node, factor, onnx_attribute::real, [&](const WireField& field) {
+        require(field.as_real32() == 1,
+                fmt::format("the layer of tensor '{}' has {} = {}, and not 1", printable(constant),
+                            factor, field.as_real32()));
+      });
   }
   template <class Take>
   static void with_attribute(const GraphNode& node, std::string_view wanted, std::uint32_t number,

@@ -104,13 +104,13 @@ class Finder {
 
   const Value* find_state_dict(const Value& value, int depth = 0) const {
     if (value.kind != Kind::dictionary || depth == deepest) return nullptr;
-    if (is_state_dict(value)) return &value;
+    // Other tensors (a loss, an accuracy) may be next to a state dict.
     for (const std::string_view key : wrappers) {
       const Value* below = pickle_.find(value, key);
       if (below == nullptr) continue;
       if (const Value* found = find_state_dict(*below, depth + 1)) return found;
     }
-    return nullptr;
+    return is_state_dict(value) ? &value : nullptr;
   }
 
   std::vector<std::size_t> counts(std::uint32_t index) const {
@@ -132,6 +132,9 @@ class Finder {
   StoredTensor tensor(const Value& call) const {
     const std::vector<std::uint32_t>& given = arguments(call);
     require(given.size() >= 4, "lacks its shape");
+    // The seventh says what torch.load() would still do to the values: negate them.
+    require(given.size() < 7 || pickle_.at(given[6]).items.empty(),
+            "is a view that changes its values: save its clone()");
     const TorchStorage storage = storage_of(pickle_, pickle_.at(given[0]));
     StoredTensor tensor;
     tensor.type = storage.type;

@@ -25,8 +25,9 @@ struct TorchStorage {
 using FindStorage =
     std::function<std::function<std::string_view(std::string& buffer)>(const TorchStorage&)>;
 
-/// The tensors of the state dict in a pickle: its outermost dictionary that has some, or the one
-/// below `state_dict`, `model` and the like. Throws InputError saying what is missing or wrong.
+/// The tensors of the state dict in a pickle: the dictionary that has some below `state_dict`,
+/// `model` and the like, or else the outermost one. Throws InputError saying what is missing or
+/// wrong.
 std::vector<StoredTensor> tensors_in(const Pickle& pickle, const FindStorage& find);
 
 /// The storages that the pickle refers to, each once.

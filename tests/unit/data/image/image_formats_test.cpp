@@ -100,6 +100,23 @@ TEST_CASE("a lossless WebP decodes to its pixels; cut off or changed it is an er
       Contains("a.webp: is an animated WebP"));
 }
 
+TEST_CASE("a BMP whose header claims no pixels is an error, in each kind of header", "[image]") {
+  // OS/2's: sizes of 16 bits.
+  const auto core = [](std::uint32_t width, std::uint32_t height) {
+    return "BM" + little(0, 8) + little(26, 4) + little(12, 4) + little(width, 2) +
+           little(height, 2) + little(1, 2) + little(24, 2) + std::string(16, '\7');
+  };
+  CHECK(decode_image(core(4, 1), "a.bmp").pixels == std::vector<std::uint8_t>(12, 7));
+  for (const std::string& file :
+       {core(0, 4), core(4, 0), bmp(0, 4, 24, 0, "", std::string(16, '\7')),
+        bmp(4, 0, 24, 0, "", ""), bmp(-4, 1, 24, 0, "", std::string(16, '\7'))})
+    CHECK_THROWS_WITH(decode_image(file, "a.bmp"),
+                      Contains("a.bmp: broken BMP: its header claims no pixels"));
+  std::string early = core(4, 1);
+  early[10] = 14;
+  CHECK_THROWS_WITH(decode_image(early, "a.bmp"), Contains("its pixels begin inside its header"));
+}
+
 TEST_CASE("a BMP of 24 or 32 bits decodes to its pixels, from the top or the bottom", "[image]") {
   const Image image = picture(5, 7, 3);
   const auto decoded = [&](const std::string& file) { return decode_image(file, "a.bmp").pixels; };

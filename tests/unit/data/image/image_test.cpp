@@ -3,7 +3,12 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 
 using namespace lockstep;
@@ -63,6 +68,29 @@ TEST_CASE("a PNG decodes to its values; transparency and low bytes are dropped",
           want.pixels.push_back(stored.pixels[i * channels + c]);
       check_same(decode_image(png_of(stored, bits), "a.png"), want);
     }
+}
+
+TEST_CASE("a 16-bit PNG of which the high bytes keep little is an error that names its values",
+          "[image]") {
+  const auto of = [](auto&& value) {
+    std::vector<std::uint16_t> values;
+    for (unsigned i = 0; i < 64 * 64; ++i)
+      values.push_back(static_cast<std::uint16_t>(value(i * 2654435761u >> 20)));
+    return png_of_16(64, 64, values);
+  };
+  const auto refused = [&](auto&& value) { return !decoded(of(value)); };
+  // All high bytes are equal, at any place of the range.
+  CHECK_THROWS_WITH(decode_image(of([](unsigned i) { return i % 2 == 0 ? 60 : 200; }), "cell.png"),
+                    Contains("cell.png: is a 16-bit PNG with values of 60 to 200") &&
+                        Contains("have 1 levels; stretch the values"));
+  CHECK(refused([](unsigned i) { return 0x8000 + i % 140; }));
+  CHECK(refused([](unsigned i) { return 0x80C0 + i % 128; }));  // two levels, by chance
+  CHECK(refused([](unsigned i) { return i % 4096; }));          // 12 bits: 16 levels
+  // The whole scale, a flat one, a dim picture of 14 bits, and a bright one without contrast.
+  CHECK(decoded(of([](unsigned i) { return i * 16; })));
+  CHECK(decoded(of([](unsigned) { return 77; })));
+  CHECK(decoded(of([](unsigned i) { return i * 4; })));
+  CHECK(decoded(of([](unsigned i) { return 60000 + i; })));
 }
 
 TEST_CASE("an image that is cut off anywhere is an error that names it", "[image]") {
@@ -128,6 +156,47 @@ TEST_CASE("resizing gives Pillow's bits", "[image]") {
                                   58,  137, 159, 120, 117, 184, 47,  114, 128, 101, 94,  173, 109,
                                   74,  141, 12,  79,  158, 180, 59,  138, 74,  39,  106});
   CHECK(resize(image, 1, 1).pixels == std::vector<std::uint8_t>{126});
+}
+
+TEST_CASE("a JPEG with more scans than any program writes is an error that says so", "[image]") {
+  const auto segment = [](char marker, const std::string& content) {
+    return std::string("\xFF") + marker + '\0' + static_cast<char>(content.size() + 2) + content;
+  };
+  const std::string one_code = '\1' + std::string(16, '\0'), zeros(1, '\x0F');
+  const auto scan = [&](int coefficient, int high, int low) {
+    return segment('\xDA', {1, 1, 0, static_cast<char>(coefficient), static_cast<char>(coefficient),
+                            static_cast<char>(high << 4 | low)}) +
+           zeros;
+  };
+  // Four blocks. Each coefficient comes in two scans, of which the second makes it finer.
+  std::string file = "\xFF\xD8" + segment('\xDB', '\0' + std::string(64, '\1')) +
+                     segment('\xC2', std::string("\x08\0\x10\0\x10\1\1\x11\0", 9)) +
+                     segment('\xC4', '\0' + one_code) + segment('\xC4', '\x10' + one_code) +
+                     scan(0, 0, 0);
+  const std::string end = "\xFF\xD9";
+  for (int scans = 1; scans < 99; scans += 2)
+    file += scan((scans + 1) / 2, 0, 1) + scan((scans + 1) / 2, 1, 0);
+  CHECK(decoded(file + scan(60, 0, 0) + end));
+  CHECK_THROWS_WITH(decode_image(file + scan(60, 0, 1) + scan(60, 1, 0) + end, "a.jpg"),
+                    Contains("a.jpg: broken JPEG: it has more scans than any program writes"));
+}
+
+TEST_CASE("a thin image is resized in little memory, and too thin a one is an error", "[image]") {
+  const Image thin{longest_side, 1, 1, std::vector<std::uint8_t>(longest_side, 255)};
+  const pid_t child = fork();
+  if (child == 0) {  // widened first, it would have 700 MB
+    struct rusage used {};
+    bool flat = true;
+    for (const std::uint8_t value : resize(thin, 700, 700).pixels) flat = flat && value == 255;
+    getrusage(RUSAGE_SELF, &used);
+    _exit(flat && used.ru_maxrss < 500'000 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK_THROWS_WITH(require_decodable(longest_side + 1, 1, "a.png"),
+                    Contains("a.png: is 1048577 x 1 pixels; a side has at most 1048576"));
+  CHECK_NOTHROW(require_decodable(1, longest_side, "a.png"));
 }
 
 TEST_CASE("resizing keeps channels apart, flat images flat and equal sizes equal", "[image]") {

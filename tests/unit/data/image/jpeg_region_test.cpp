@@ -1,6 +1,8 @@
 #include "data/image/jpeg/jpeg_region.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <new>
 #include <string>
 
 #include "lockstep/base/error.hpp"
@@ -45,6 +47,28 @@ std::vector<std::uint8_t> pixels_of(const Picture& picture, const Box& box) {
 }
 
 }  // namespace
+
+TEST_CASE("a JPEG with a table without codes is an error, whatever memory held before", "[jpeg]") {
+  const auto segment = [](char marker, const std::string& content) {
+    return std::string("\xFF") + marker + '\0' + static_cast<char>(content.size() + 2) + content;
+  };
+  const std::string one_code = '\1' + std::string(16, '\0'), no_code(16, '\0');
+  const bool in_dc = GENERATE(false, true);
+  const std::string file = "\xFF\xD8" + segment('\xDB', '\0' + std::string(64, '\1')) +
+                           segment('\xC0', std::string("\x08\0\x28\0\x28\1\1\x11\0", 9)) +
+                           segment('\xC4', '\0' + (in_dc ? no_code : one_code)) +
+                           segment('\xC4', '\x11' + (in_dc ? one_code : no_code)) +
+                           segment('\xDA', std::string("\1\1\1\0\x3F\0", 6)) +
+                           std::string(64, '\0') + "\xFF\xD9";
+  alignas(JpegRegion) static std::array<std::byte, sizeof(JpegRegion)> room;
+  for (const int before : {0, 30, 62, 158, 255}) {
+    room.fill(static_cast<std::byte>(before));
+    auto* const region = new (room.data()) JpegRegion;
+    CHECK_THROWS_WITH(region->decode(bytes_of(file), {40, 40, true, 1, {0, 0, 40, 40}}),
+                      Contains("broken JPEG: a Huffman table without codes"));
+    region->~JpegRegion();
+  }
+}
 
 TEST_CASE("a part of a JPEG has the pixels of the whole", "[jpeg]") {
   const Form form = GENERATE(Form{{1, 1}, false, 3}, Form{{2, 1}, false, 3}, Form{{2, 2}, false, 3},

@@ -143,6 +143,39 @@ TEST_CASE("layers of an ONNX file that compute something else are an error", "[o
         "tensor 'fc.weight' has a column for each output, and not a row");
 }
 
+TEST_CASE("an ONNX file of a ResNet's tensors that is another network is an error", "[onnx]") {
+  const auto with = [](const std::string& op, const std::string& weight,
+                       const std::vector<WireMessage>& attributes) {
+    return refusal(onnx_file(onnx_graph_of({node_of(op, {"x", weight}, "y", attributes),
+                                            node_of("BatchNormalization", {"y", "a"}, "z")},
+                                           {constant_of(weight), constant_of("a")})));
+  };
+  const auto wholes = [](const std::string& name, std::uint64_t value) {
+    return attribute_of(name)
+        .number(onnx_attribute::wholes, value)
+        .number(onnx_attribute::wholes, value);
+  };
+  const std::string first = "layer2.0.conv1.weight", third = "layer2.0.conv3.weight";
+  CHECK(with("Conv", third, {wholes("dilations", 1)}).empty());
+  CHECK(with("Conv", third, {wholes("dilations", 2)}) ==
+        "its convolution 'y' has a dilation of 2, and not 1");
+  CHECK(with("Conv", third, {attribute_of("dilations").text(onnx_attribute::wholes, "\2\2")}) ==
+        "its convolution 'y' has a dilation of 2, and not 1");
+  CHECK(with("Conv", first, {wholes("kernel_shape", 3), wholes("strides", 2)}).empty());
+  CHECK(with("Conv", first, {wholes("kernel_shape", 1), wholes("strides", 1)}).empty());
+  CHECK(with("Conv", first, {wholes("kernel_shape", 1), wholes("strides", 2)}) ==
+        "the convolution of tensor 'layer2.0.conv1.weight' has a stride of 2, and not 1: it is an "
+        "older kind of ResNet");
+  const WireMessage turned = attribute_of("transB").number(onnx_attribute::whole, 1);
+  CHECK(with("Gemm", "fc.weight", {turned, attribute_of("alpha").real32(onnx_attribute::real, 1)})
+            .empty());
+  CHECK(
+      with("Gemm", "fc.weight", {turned, attribute_of("alpha").real32(onnx_attribute::real, 2)}) ==
+      "the layer of tensor 'fc.weight' has alpha = 2, and not 1");
+  CHECK(with("LeakyRelu", "slope", {}) ==
+        "its node 'y' is a LeakyRelu, which no ResNet of lockstep's has");
+}
+
 TEST_CASE("numbers of an ONNX file that cannot be right are an error that names the tensor",
           "[onnx]") {
   const std::string two = floats({1, 2});

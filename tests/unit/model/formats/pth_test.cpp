@@ -80,6 +80,17 @@ TEST_CASE("a state dict is found below the keys that people use", "[formats]") {
                         std::string(8, '\0') + text_code(key) + state);
     CHECK(values_in_pickle(codes, six).size() == 1);
   }
+  // With other tensors next to it: a loss, a best accuracy, an optimizer's.
+  const std::string other =
+      tensor_code({.name = "best_acc1", .count = 6, .shape = {}, .strides = {}});
+  const std::string moments = text_code("optimizer") + dictionary_code(other);
+  for (const char* key : {"state_dict", "model", "model_state_dict", "net", "model_ema"}) {
+    const std::string below = text_code(key) + state;
+    for (const std::string& codes : {other + below, below + other, moments + other + below,
+                                     text_code("model") + "N" + other + below})
+      CHECK(values_in_pickle(dictionary_code(codes), six).contains("a"));
+  }
+  CHECK(values_in_pickle(dictionary_code(other + moments), six).contains("best_acc1"));
   // An OrderedDict with attributes, of a Parameter, in protocol 4.
   const std::string call = tensor_code(plain_form).substr(text_code("a").size());
   const std::string parameter = "\x8c\x05w.one" +
