@@ -163,10 +163,9 @@ ClassList merge_classes(const std::vector<IndexFile>& indexes, Split validation,
                         const fs::path& names_file) {
   ClassList list;
   if (!names_file.empty()) list.names = lines_of(names_file);
-  if (are_numbers(indexes, !names_file.empty()))
-    count_numbers(indexes, names_file, list);
-  else
-    look_up(indexes, names_file, list);
+  const bool numbers = are_numbers(indexes, !names_file.empty());
+  (numbers ? count_numbers : look_up)(indexes, names_file, list);
+  list.are_numbers = numbers && names_file.empty();
   require_trained(indexes, validation, !names_file.empty(), list);
   const std::size_t trained = list.names.size() - list.untrained;
   constexpr std::size_t many = 1000;  // as DataSet allows in files of other programs

@@ -33,6 +33,8 @@ std::size_t add_images_below(const fs::path& folder, const std::string& inner, I
 }  // namespace
 
 void index_images(const fs::path& folder, IndexWriter& index) {
+  if (is_image_file(folder))
+    return index.add(Split::training, folder.filename().string(), no_class);
   require_folder(folder);
   require(add_images_below(folder, "", index) > 0,
           fmt::format("{}: holds no {}", folder.string(), image_endings));
