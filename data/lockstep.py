@@ -293,8 +293,9 @@ def _column(values: list[Any]) -> np.ndarray:
 
 
 def predictions(folder: Path) -> dict[str, np.ndarray]:
-    """The data sets of predictions.h5 (README.md lists them) by name; texts are str."""
+    """The data sets of predictions.h5 (README.md lists them) by name; texts are str, where bytes
+    that are not UTF-8 are as in Python's names of files (surrogateescape)."""
     path = _file_in(folder, "predictions.h5")
     with _named(path), h5py.File(path, "r") as file:
-        return {name: (item.asstr() if item.dtype.kind in "SO" else item)[()]
-                for name, item in file.items()}
+        return {name: (item.asstr(errors="surrogateescape") if item.dtype.kind in "SO" else
+                       item)[()] for name, item in file.items()}

@@ -46,17 +46,12 @@ struct EvalOptions {
   bool share_gpu = false;
   std::string precision;  ///< empty: as trained
   bool ema = false;
-  std::map<std::string, std::string> keys;  ///< of the data, as given
+  DataKeys keys;
 };
 
 void take_given(const EvalOptions& options, config::Config& config) {
   if (!options.precision.empty()) config::set_key(config, "precision", options.precision);
-  for (const auto& [name, value] : options.keys) {
-    config::set_key(config, name, value);
-    // The training may have had other names for its validation set.
-    if (name == "data.images") config.data.val_images = value;
-    if (name == "data.labels") config.data.val_labels = value;
-  }
+  take_data_keys(options.keys, config);
 }
 
 /// The validation set of the checkpoint's training.
@@ -263,13 +258,7 @@ Command add_eval(Arguments root) {
           "matrix "
           "as its entries above 0: [class, taken for, rows]")
       .called("FILE");
-  for (const config::ConfigKey& key : config::config_keys())
-    if (key.for_external)
-      app.add_taken(
-             "--" + key.name,
-             [options, name = key.name](const std::string& value) { options->keys[name] = value; },
-             key.help)
-          .called("VALUE");
+  add_data_keys(app, options->keys);
   add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
   add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of each rank (0: one for each core of its share)");

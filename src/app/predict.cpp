@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "app/cli/count_option.hpp"
+#include "app/cli/key_option.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
@@ -40,6 +41,7 @@ struct PredictOptions {
   data::ImageForm form;
   std::size_t threads = 0;
   std::string backend = "auto", precision;
+  DataKeys keys;
   bool share_gpu = false, ema = false, unlabelled = false, features = false;
   double margin_s = 20;
 
@@ -52,7 +54,7 @@ struct PredictOptions {
     app.add("data", data,
             std::string(several_help) +
                 ". Then the data: a shard or a folder of shards; or images: a folder, a list of "
-                "paths (also .csv), tars")
+                "paths (also .csv), tars, one image")
         .required();
     app.add("--out", spec.out, "folder for predictions.h5; all workers name the same one")
         .required();
@@ -72,6 +74,7 @@ struct PredictOptions {
     app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
     app.add("--class-names", source.class_names,
             "file with a name in each line: of classes 0, 1, ... of a list");
+    add_data_keys(app, keys);
     add_form_options(app, given_form, form);
     add_count(app, "--batch", spec.batch, a_batch, "rows that are computed together");
     add_count(app, "--piece-rows", spec.piece_rows, {1, 1'000'000'000},
@@ -94,19 +97,13 @@ struct PredictOptions {
 
 std::uint32_t hash(const std::string& text) { return crc32c(text.data(), text.size()); }
 
-/// Names and checksums of a network's tensors: those of the file, or of another program's.
-std::string tensors_text(const MemberModel& member, bool average) {
+/// Of the tensors that were read: the file may be another one by now.
+std::string tensors_text(const model::Model& model) {
   std::string tensors;
-  if (model::is_weights_file(member.file)) {
-    for (const model::Weight& weight : member.model.weights)
-      tensors +=
-          fmt::format("{} {:08x}\n", weight.tensor.name,
-                      crc32c(weight.values.data(), weight.values.size() * sizeof weight.values[0]));
-    return tensors;
-  }
-  for (const model::TensorEntry& tensor : model::list_tensors(member.file))
-    if (tensor.name.starts_with(average ? "ema/" : "weights/"))
-      tensors += fmt::format("{} {:08x}\n", tensor.name, tensor.crc32c);
+  for (const model::Weight& weight : model.weights)
+    tensors +=
+        fmt::format("{} {:08x}\n", weight.tensor.name,
+                    crc32c(weight.values.data(), weight.values.size() * sizeof weight.values[0]));
   return tensors;
 }
 
@@ -124,7 +121,7 @@ std::string identify_model(const PredictOptions& options, const ModelWords& word
     numbered.files[m] = std::to_string(m + 1);
     line("network" + of,
          fmt::format("{} {:08x}", about.network.name, hash(model::network_text(about.network))));
-    line("weights" + of, fmt::format("{:08x}", hash(tensors_text(members[m], options.ema))));
+    line("weights" + of, fmt::format("{:08x}", hash(tensors_text(members[m].model))));
     line("precision" + of, choice_name(members[m].config.precision));
     line("mean" + of, join(about.input.mean, " "));
     line("deviation" + of, join(about.input.stddev, " "));
@@ -138,6 +135,7 @@ std::string identify_model(const PredictOptions& options, const ModelWords& word
                                            form.quality)
                              : fmt::format("--resize {}x{}", form.height, form.width));
   line("exif_orientation", form.exif_orientation ? "yes" : "no");
+  for (const auto& [key, value] : options.keys) line(key, value);
   return text;
 }
 
@@ -200,6 +198,17 @@ int work(Launch& launch, const PredictOptions& options, MemberModels& members,
   return end_status(all, options, *running.model);
 }
 
+/// A folder of data that also holds predictions would not be read as data again.
+void require_apart(const PredictOptions& options, const std::filesystem::path& data) {
+  const std::filesystem::path& out = options.spec.out;
+  std::error_code none;
+  const bool inside = std::filesystem::is_directory(data, none) && lies_in(out, data);
+  const bool around = !serve::holds_job(out) && train::holds_data_set(out);
+  require(!inside && !around, fmt::format("--out {}: {}{}; choose another folder", out.string(),
+                                          inside ? "is inside" : "holds a data set",
+                                          inside ? " " + data.string() : ""));
+}
+
 std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
                                               const MemberModels& members) {
   const model::Description& about = members.all.front().model.about;
@@ -213,9 +222,15 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
       fmt::format("{}: holds shards, for which --resize, --jpeg, --exif-orientation, --root and "
                   "--class-names would have no effect",
                   options.data[0]));
-  const std::string path = train::packed_set(options.data[0], train::PackedPart::validation);
+  const std::string path = train::given_set(options.data[0], train::PackedPart::validation);
+  require_apart(options, path);
   const data::DataSetInfo input = input_of(members, nullptr);
-  data::DataSet rows(path, train::external_spec(members.all.front().config, &input));
+  config::Config config = members.all.front().config;
+  take_data_keys(options.keys, config);
+  data::DataSet rows(path, train::external_spec(config, &input));
+  require(rows.external() || options.keys.empty(),
+          fmt::format("{}: holds shards, for which --{} would have no effect", path,
+                      options.keys.empty() ? "" : options.keys.begin()->first));
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
   data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);
@@ -230,18 +245,27 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
                                               const MemberModels& members) {
   pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
+  for (const std::filesystem::path& file : source.files) require_apart(options, file);
   require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
           fmt::format("{}: is of kind {}, which has no images in files: pack it first", first,
                       source.kind));
   require(source.files.size() == 1 || source.kind == "tar",
           fmt::format("{} and {}: only tars may be more than one", first,
                       source.files.back().string()));
-  source.labelled = !options.unlabelled;
+  require(options.keys.empty(),
+          fmt::format("{}: holds images in files, for which --{} would have no effect", first,
+                      options.keys.empty() ? "" : options.keys.begin()->first));
+  source.labelled = !options.unlabelled && !pack::is_image_file(source.files.front());
   std::string name = fmt::format("{} {} {} {}", source.kind, source.labelled, source.root.string(),
                                  source.class_names.string());
   for (const std::filesystem::path& file : source.files) name += '\n' + file.string();
+  // A list that was changed has another index, and so is not what an earlier start predicted.
+  if (source.kind == "list") name += fmt::format(" {:08x}", hash(read_text(first)));
   const data::DataSetInfo input = input_of(members, nullptr);
   options.spec.classes = input.classes;
+  if (source.labelled && members.classes.empty())
+    log::warn(fmt::format("{}: names no classes: the labels of {} are taken as their numbers",
+                          options.checkpoint, first));
   return serve::image_rows({.source = source,
                             .form = options.form,
                             .preparation = members.all.front().model.about.preparation,
@@ -256,7 +280,9 @@ std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const Membe
   pack::SourceSpec& source = options.source;
   settle_form(options.given_form, options.form);
   source.files = pack::expand_patterns(options.data);
-  if (source.kind.empty()) source.kind = pack::guess_source(source.files[0]);
+  if (source.kind.empty())
+    source.kind =
+        pack::is_image_file(source.files[0]) ? "classes" : pack::guess_source(source.files[0]);
   if (source.kind == "shards") return open_packed(options, members);
   return open_images(options, members);
 }

@@ -50,6 +50,13 @@ std::string printable(std::string_view line) {
   return text;
 }
 
+/// A name in it that has a line's end must not make another message.
+std::string one_message(std::string_view text) {
+  std::string message;
+  for (const char c : text) message += c == '\n' ? "\n  " : std::string(1, c);
+  return message;
+}
+
 void say(int file, std::string_view kind, std::string_view line) {
   ProgressLine& bar = progress_line();
   const std::lock_guard lock(bar.mutex);
@@ -57,7 +64,8 @@ void say(int file, std::string_view kind, std::string_view line) {
   bar.drawn = false;
   const int world = g_world;
   const std::string who = !kind.empty() && world > 1 ? fmt::format("rank {}: ", rank()) : "";
-  write_all(file, fmt::format("{}{}{}\n", who, kind, printable(line)));
+  write_all(file, fmt::format("{}{}{}\n", who, kind,
+                              printable(kind.empty() ? std::string(line) : one_message(line))));
 }
 
 // Open MPI gives each rank a pseudo-terminal as stdout, even when mpirun's own output goes to a

@@ -245,9 +245,9 @@ void RunLog::epoch(const EpochRecord& record) {
   const bool last = record.epoch >= epochs_ || !record.bad_rows.empty();
   if (last || !short_epochs_ || unsaid_s_ >= every_s) say_epochs();
   if (!record.bad_rows.empty())
-    log::warn(fmt::format("{} of epoch {} broken and replaced by others:\n  {}",
+    log::warn(fmt::format("{} of epoch {} broken and replaced by others:\n{}",
                           counted(record.bad_rows.size(), "row"), record.epoch,
-                          join(record.bad_rows, "\n  ")));
+                          join(record.bad_rows, "\n")));
   progress_.epoch = record.epoch;
   progress_.batch = 0;
   progress_.rows = progress_.top1 = 0;

@@ -6,27 +6,37 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/log.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/serve/input_rows.hpp"
 #include "serve/stored_form.hpp"
 #include "serve/swarm/claims.hpp"
+#include "serve/swarm/piece.hpp"
 
 namespace lockstep::serve {
 namespace {
+
+namespace fs = std::filesystem;
+
+fs::path claims_in(const fs::path& index) { return index / "claims"; }
 
 /// The workers look the images up together: one each folder, list or tar.
 std::unique_ptr<pack::Source> open_shared(const ImageRowsSpec& spec) {
   make_directories(spec.index);
   const std::size_t pieces = pack::index_count(spec.source);
+  std::vector<bool> made(pieces);
   const auto left = [&] {
     std::vector<std::size_t> numbers;
-    for (std::size_t piece = 0; piece < pieces; ++piece)
-      if (!pack::has_index(piece, spec.index)) numbers.push_back(piece);
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+      if (!made[piece]) made[piece] = pack::has_index(piece, spec.index);
+      if (!made[piece]) numbers.push_back(piece);
+    }
     return numbers;
   };
   if (!left().empty()) {
     Claims claims(
-        {.folder = spec.index / "claims", .beat_s = spec.beat_s, .stale_s = spec.stale_s});
+        {.folder = claims_in(spec.index), .beat_s = spec.beat_s, .stale_s = spec.stale_s});
     while (!left().empty()) {
       const auto piece = claims.take_any(left());
       if (piece && !pack::has_index(*piece, spec.index))
@@ -42,12 +52,11 @@ std::unique_ptr<pack::Source> open_shared(const ImageRowsSpec& spec) {
 
 class ImageRows final : public InputRows {
  public:
-  explicit ImageRows(const ImageRowsSpec& spec)
+  ImageRows(const ImageRowsSpec& spec, std::unique_ptr<pack::Source> source)
       : spec_(spec),
-        source_(open_shared(spec)),
-        stored_(stored_as(spec.form, spec.input, source_->rows())),
-        augment_(model::evaluation_augment(spec.preparation, spec.input, stored_)),
-        info_(data::delivered(stored_, augment_, place())),
+        source_(std::move(source)),
+        form_(stored_as(spec.form, spec.preparation, spec.input, source_->rows())),
+        info_(data::delivered(form_.stored, form_.augment, place())),
         name_bytes_(source_->file_name_bytes()) {
     if (spec_.source.labelled) look_up_classes();
     if (!spec_.form.jpeg && spec_.form.height == 0) look_at_first();
@@ -58,8 +67,9 @@ class ImageRows final : public InputRows {
     return labelled() ? classes_[static_cast<std::size_t>(source_->label(row))] : -1;
   }
   data::MakeRow row_maker() const override {
-    return [this, preparer = std::make_shared<data::ImagePreparer>(spec_.form, stored_, augment_)](
-               std::uint64_t, std::size_t row, std::span<std::uint8_t> image) {
+    return [this, preparer = std::make_shared<data::ImagePreparer>(
+                      spec_.form, form_.stored, form_.augment)](std::uint64_t, std::size_t row,
+                                                                std::span<std::uint8_t> image) {
       preparer->prepare(source_->read_file(row), source_->name(row), image);
     };
   }
@@ -75,34 +85,48 @@ class ImageRows final : public InputRows {
   void look_at_first() const {
     const data::Image first = source_->read(0);
     require(
-        first.height == stored_.height && first.width == stored_.width,
+        first.height == form_.stored.height && first.width == form_.stored.width,
         fmt::format("{}: is {} x {}, but the network takes {} x {} (height x width): say how its "
                     "training's images were packed (--resize or --jpeg)",
-                    source_->name(0), first.height, first.width, stored_.height, stored_.width));
+                    source_->name(0), first.height, first.width, form_.stored.height,
+                    form_.stored.width));
   }
 
-  /// The network's number of each class of the source.
+  /// The network's number of each class that rows have. All are looked up by name; the numbers of a
+  /// list count the classes of a network whose names are words.
   void look_up_classes() {
     const std::vector<std::string>&known = spec_.input.classes, &named = source_->classes();
+    std::vector<bool> used(named.size());
+    for (std::size_t row = 0; row < source_->rows(); ++row)
+      used[static_cast<std::size_t>(source_->label(row))] = true;
+    classes_.assign(named.size(), -1);
+    std::vector<std::size_t> unknown;
     for (std::size_t c = 0; c < named.size(); ++c) {
-      const std::string& name = named[c];
-      if (name == std::to_string(c) && c < known.size()) {  // a list may have numbers
-        classes_.push_back(static_cast<std::int32_t>(c));
-        continue;
-      }
-      const auto found = std::find(known.begin(), known.end(), name);
-      require(found != known.end(),
-              fmt::format("{}: the label \"{}\" is no class of the network; if the folders are no "
-                          "labels, give --unlabelled",
-                          place(), name));
-      classes_.push_back(static_cast<std::int32_t>(found - known.begin()));
+      const auto found = std::find(known.begin(), known.end(), named[c]);
+      if (found != known.end())
+        classes_[c] = static_cast<std::int32_t>(found - known.begin());
+      else if (used[c])
+        unknown.push_back(c);
     }
+    if (unknown.empty()) return;
+    const auto is_number = [](const std::string& name) {
+      return whole_number<std::size_t>(name).has_value();
+    };
+    const bool by_number =
+        source_->labels_are_numbers() && std::none_of(known.begin(), known.end(), is_number);
+    require(by_number && unknown.back() < known.size(),
+            fmt::format("{}: the label \"{}\" is no class of the network; if the {} are no labels, "
+                        "give --unlabelled",
+                        place(), named[by_number ? unknown.back() : unknown.front()],
+                        source_->labels_are_numbers() ? "numbers" : "folders"));
+    for (const std::size_t c : unknown) classes_[c] = static_cast<std::int32_t>(c);
+    log::info(fmt::format("{}: its labels are numbers of the network's classes: {} is {}", place(),
+                          unknown.front(), known[unknown.front()]));
   }
 
   const ImageRowsSpec spec_;
   const std::unique_ptr<pack::Source> source_;
-  const data::DataSetInfo stored_;
-  const data::AugmentSpec augment_;
+  const StoredForm form_;
   const data::DataSetInfo info_;
   const std::size_t name_bytes_;
   std::vector<std::int32_t> classes_;
@@ -111,12 +135,20 @@ class ImageRows final : public InputRows {
 }  // namespace
 
 std::unique_ptr<InputRows> image_rows(const ImageRowsSpec& spec) {
+  stored_as(spec.form, spec.preparation, spec.input, 1);  // before anything is made
+  std::error_code none;
+  const fs::path folder = spec.index.parent_path();
+  const bool is_new = !fs::exists(folder, none);
   try {
-    return std::make_unique<ImageRows>(spec);
+    return std::make_unique<ImageRows>(spec, open_shared(spec));
   } catch (const InputError&) {
-    // The index of images that the user now mends must not stay. Who reads it has it open.
-    std::error_code none;
-    std::filesystem::remove_all(spec.index, none);
+    // The index of images that the user now mends must not stay, unless others make it or have
+    // begun to predict by it.
+    const bool begun = fs::exists(SwarmFolder{folder}.note(), none);
+    if (!begun && Claims({.folder = claims_in(spec.index)}).workers() == 0) {
+      fs::remove_all(spec.index, none);
+      if (is_new) fs::remove(folder, none);  // if it is empty
+    }
     throw;
   }
 }

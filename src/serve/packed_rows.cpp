@@ -1,10 +1,6 @@
-#include <filesystem>
 #include <string>
 #include <utility>
 
-#include <fmt/core.h>
-
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/serve/input_rows.hpp"
 
 namespace lockstep::serve {
@@ -26,16 +22,7 @@ class PackedRows final : public InputRows {
   std::size_t name_bytes() const override { return rows_.file_name_bytes(); }
   bool labelled() const override { return labelled_; }
 
-  // The pixels are not hashed: each row has its checksum in the files.
-  std::string fingerprint() const override {
-    std::uint32_t hash = crc32c(rows_.labels().data(), rows_.labels().size_bytes());
-    for (const std::filesystem::path& file : rows_.files()) {
-      const std::string text =
-          fmt::format("{} {}", file.filename().string(), std::filesystem::file_size(file));
-      hash = crc32c(text.data(), text.size(), hash);
-    }
-    return fmt::format("{} rows, hash {:08x}", rows_.info().rows, hash);
-  }
+  std::string fingerprint() const override { return rows_.fingerprint(); }
 
  private:
   const data::DataSet rows_;

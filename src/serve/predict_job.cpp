@@ -11,8 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
@@ -35,9 +37,15 @@ PredictionColumns columns_of(const PredictSpec& spec, const InputRows& rows) {
           .name_bytes = rows.name_bytes()};
 }
 
+std::string hash_of(const std::vector<std::string>& texts) {
+  std::uint32_t hash = 0;
+  for (const std::string& text : texts) hash = crc32c(text.c_str(), text.size() + 1, hash);
+  return fmt::format("{:08x}", hash);
+}
+
 /// All that the predictions follow from.
 Json describe_job(const PredictSpec& spec, const InputRows& rows, const Pieces& pieces) {
-  Json note = {{"format", 1}};
+  Json note = {{"format", 2}};
   std::istringstream lines(spec.model);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t equals = line.find(" = ");
@@ -45,6 +53,7 @@ Json describe_job(const PredictSpec& spec, const InputRows& rows, const Pieces& 
     note[line.substr(0, equals)] = line.substr(equals + 3);
   }
   const PredictionColumns columns = columns_of(spec, rows);
+  note["classes"] = fmt::format("{}, hash {}", spec.classes.size(), hash_of(spec.classes));
   note["data"] = rows.fingerprint();
   note["batch"] = spec.batch;
   note["piece_rows"] = pieces.rows_of_one();
@@ -90,7 +99,8 @@ struct PredictJob::Impl {
   const Pieces pieces;
   const PredictionColumns columns;
   const double start_s = now_s();
-  std::vector<bool> there;        ///< pieces whose part is known to be there
+  std::string job;                ///< identifies it, in its files
+  std::vector<bool> there;        ///< pieces whose part was there at the last look
   std::size_t rows_at_start = 0;  ///< that were predicted before
 
   Impl(PredictSpec what, const InputRows& from)
@@ -102,11 +112,20 @@ struct PredictJob::Impl {
         there(pieces.count()) {
     make_directories(folder.parts());
     const Json note = describe_job(spec, rows, pieces);
-    if (!fs::exists(folder.note())) publish_text(folder.note(), json_text(note, 2) + "\n");
-    require_same_job(folder.note(), note);
-    look_at_parts();
+    job = hash_of({json_text(note)});
+    look_at_parts();  // before the note, which is there before any part
     rows_at_start = rows_there();
+    const bool begun = rows_at_start > 0 || fs::exists(folder.merged()) || fs::exists(folder.csv());
+    if (!fs::exists(folder.note())) {
+      require(!begun, fmt::format("{}: has predictions, but predict.json, which says of what, is "
+                                  "missing: name another folder",
+                                  folder.root.string()));
+      publish_text(folder.note(), json_text(note, 2) + "\n");
+    }
+    require_same_job(folder.note(), note);
   }
+
+  PartOf all() const { return {job, 0, rows.info().rows}; }
 
   bool finished() const {
     return fs::exists(folder.merged()) && (!spec.csv || fs::exists(folder.csv()));
@@ -115,9 +134,10 @@ struct PredictJob::Impl {
   /// One listing: a shared file system answers slowly.
   void look_at_parts() {
     std::error_code none;
+    there.assign(there.size(), false);
     for (fs::directory_iterator at(folder.parts(), none), end; !none && at != end;
          at.increment(none))
-      if (const auto number = SwarmFolder::number_of(at->path()); number && *number < there.size())
+      if (const auto number = folder.number_of(at->path()); number && *number < there.size())
         there[*number] = true;
   }
 
@@ -136,6 +156,24 @@ struct PredictJob::Impl {
     return sum;
   }
 
+  /// Whether all parts are what this job wrote. Others are removed, to be predicted again.
+  bool parts_are_whole() const {
+    bool whole = true;
+    for (std::size_t number = 0; number < pieces.count(); ++number) {
+      const fs::path path = folder.part(number);
+      const Piece piece = pieces.piece(number);
+      const auto problem = why_no_part(path, {job, piece.first, piece.rows});
+      if (!problem) continue;
+      whole = false;
+      if (!fs::exists(path)) continue;  // another worker has just removed it
+      log::warn(fmt::format("{}; its rows are predicted again", *problem));
+      std::error_code failed;
+      fs::remove(path, failed);
+      if (failed) fail_by_system("cannot remove " + path.string(), failed.value());
+    }
+    return whole;
+  }
+
   void merge() const {
     std::vector<fs::path> parts;
     for (std::size_t number = 0; number < pieces.count(); ++number)
@@ -144,7 +182,7 @@ struct PredictJob::Impl {
       publish_unless_there(folder.csv(),
                            [&] { return publish_csv(folder.csv(), parts, columns, spec.classes); });
     publish_unless_there(folder.merged(), [&] {
-      return publish_merged(folder.merged(), parts, columns, rows.info().rows, spec.classes);
+      return publish_merged(folder.merged(), parts, columns, all(), spec.classes);
     });
     clear_away();
   }
@@ -233,7 +271,7 @@ class PredictJob::Stay {
     const auto part = predictor_.finish(begin_next, [&] { return stops(0) || was_overtaken(); });
     if (!part && !was_overtaken()) return;
     const fs::path path = job_.folder.part(number);
-    if (part && publish_unless_there(path, [&] { return publish_part(path, *part); })) {
+    if (part && publish_unless_there(path, [&] { return publish_part(path, *part, job_.job); })) {
       ++done_.own_pieces;
       done_.own_rows += part->rows();
     }
@@ -246,7 +284,7 @@ class PredictJob::Stay {
   bool merge() {
     const std::size_t after_pieces = job_.pieces.count();
     if (!claims_.take_any({after_pieces})) return false;
-    if (!job_.finished()) job_.merge();
+    if (!job_.finished() && job_.parts_are_whole()) job_.merge();
     claims_.release(after_pieces);
     return true;
   }
@@ -257,7 +295,8 @@ class PredictJob::Stay {
     job_.look_at_parts();
     looked_s_ = now_s();
     const std::size_t all = job_.rows.info().rows, rows = job_.rows_there();
-    const double rate = static_cast<double>(rows - job_.rows_at_start) / (looked_s_ - job_.start_s);
+    const double more = static_cast<double>(rows) - static_cast<double>(job_.rows_at_start);
+    const double rate = std::max(more, 0.0) / (looked_s_ - job_.start_s);
     log::progress(
         fmt::format("predicting {:3.0f} %  {} of {} rows, {:.0f} rows/s, {}, {} left",
                     100 * static_cast<double>(rows) / static_cast<double>(all), rows, all, rate,
@@ -274,6 +313,10 @@ class PredictJob::Stay {
   bool stopped_ = false;
   double began_s_ = 0, longest_s_ = 0, looked_s_ = now_s(), nap_s_ = shortest_nap_s;
 };
+
+bool holds_job(const fs::path& folder) {
+  return fs::exists(SwarmFolder{folder}.note()) || fs::exists(SwarmFolder{folder}.parts());
+}
 
 PredictJob::PredictJob(PredictSpec spec, const InputRows& rows)
     : impl_(std::make_unique<Impl>(std::move(spec), rows)) {}
@@ -292,7 +335,12 @@ Predicted PredictJob::work(const PredictWorker& worker) {
 }
 
 Predicted PredictJob::result() const {
-  const PredictionCounts counts = count_predictions(impl_->folder.merged(), impl_->columns);
+  PredictionCounts counts;
+  try {
+    counts = count_predictions(impl_->folder.merged(), impl_->columns, impl_->all());
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}; remove it, and the next start makes it again", error.what()));
+  }
   return {.finished = true,
           .rows = counts.rows,
           .labelled = counts.labelled,

@@ -64,9 +64,9 @@ void choose_none(std::size_t top, Predictions& result) {
                                 std::numeric_limits<float>::quiet_NaN());
 }
 
-/// The likeliest classes; none if any output is not a number.
+/// The likeliest classes; none if any output is not a number, or infinite: it has no probability.
 void choose_top(std::span<const float> logits, std::size_t top, Predictions& result) {
-  if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); }))
+  if (std::any_of(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); }))
     return choose_none(top, result);
   const std::vector<float> probabilities = probabilities_of(logits);
   for (const std::size_t k : likeliest(logits, top)) {

@@ -59,7 +59,7 @@ show_cores() {
 # $NOTE_END gets a line "RANK STATUS TIME" for each rank that ends. A rank notes that itself: srun,
 # which PMIx tells of the first end, may kill the shell around a rank at once.
 note_ends() {
-  "${CXX:-g++}" -x c -O1 -shared -fPIC -o note_end.so "$support/note_end.c"
+  "${CXX:-g++}" -x c -O1 -shared -fPIC -o note_end.so "$support/preloads/note_end.c"
   noted="LD_PRELOAD=$PWD/note_end.so"' "$@"; status=$?
     ((status < 128)) || echo "$SLURM_PROCID $status $EPOCHREALTIME" >>"$NOTE_END"; exit "$status"'
 }

@@ -52,6 +52,9 @@ struct Predicted {
   double own_s = 0;  ///< from its first row to its last piece
 };
 
+/// Whether a job has begun in this folder.
+bool holds_job(const std::filesystem::path& folder);
+
 /// One worker of a swarm that predicts some rows. Any number of workers, on any machines that share
 /// the folder, may be started and killed at any time. Each takes pieces of rows that no other holds
 /// (Claims) and publishes what it predicted without replacing anything, so each row is in the

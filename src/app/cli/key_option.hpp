@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "app/cli/arguments.hpp"
@@ -17,6 +18,28 @@ inline void add_key(Arguments app, const config::ConfigKey& key, config::Config&
          },
          key.help)
       .called("VALUE");
+}
+
+/// The keys for reading other programs' HDF5 files, as given to a command that reads the rest of
+/// its configuration later.
+using DataKeys = std::map<std::string, std::string>;
+
+inline void add_data_keys(Arguments app, DataKeys& keys) {
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.for_external)
+      app.add_taken(
+             "--" + key.name,
+             [&keys, name = key.name](const std::string& value) { keys[name] = value; }, key.help)
+          .called("VALUE");
+}
+
+/// The training may have had other names for its validation set.
+inline void take_data_keys(const DataKeys& keys, config::Config& config) {
+  for (const auto& [name, value] : keys) {
+    config::set_key(config, name, value);
+    if (name == "data.images") config.data.val_images = value;
+    if (name == "data.labels") config.data.val_labels = value;
+  }
 }
 
 }  // namespace lockstep::app

@@ -47,11 +47,6 @@ bool says_how_to_read(const config::ConfigKey& key) {
   return key.for_external || key.name == "data.val-images" || key.name == "data.val-labels";
 }
 
-bool lies_in(const fs::path& inner, const fs::path& outer) {
-  const fs::path in = fs::weakly_canonical(inner), out = fs::weakly_canonical(outer);
-  return std::mismatch(out.begin(), out.end(), in.begin(), in.end()).first == out.end();
-}
-
 /// The next pack would take shards among images for class folders, and a set that is being read
 /// must not be replaced.
 void require_apart(const PackOptions& options) {
@@ -157,6 +152,11 @@ std::string describe_pack(const PackOptions& options) {
 }
 
 }  // namespace
+
+bool lies_in(const fs::path& inner, const fs::path& outer) {
+  const fs::path in = fs::weakly_canonical(inner), out = fs::weakly_canonical(outer);
+  return std::mismatch(out.begin(), out.end(), in.begin(), in.end()).first == out.end();
+}
 
 void add_form_options(Arguments app, FormOptions& options, data::ImageForm& form) {
   app.add("--resize", options.resize,

@@ -21,6 +21,9 @@ void add_form_options(Arguments app, FormOptions& options, data::ImageForm& form
 /// Throws InputError naming options that contradict each other.
 void settle_form(const FormOptions& options, data::ImageForm& form);
 
+/// Whether a path is that folder, or would be in it.
+bool lies_in(const std::filesystem::path& inner, const std::filesystem::path& outer);
+
 /// The options of `lockstep pack`.
 struct PackOptions {
   std::vector<std::string> sources, validation_sources;

@@ -71,8 +71,11 @@ bool Ladder::prepare() {
   } else if (trials_.empty() || trials_.front().size != trial.size) {
     sizes_.insert(sizes_.begin(), trial.size);
   }
-  if (trials_.empty()) plan_cuts();
-  return trials_.empty();
+  if (!trials_.empty()) return false;
+  if (sizes_.empty())
+    throw Error("one image alone has other outputs the second time: this device computes wrongly");
+  plan_cuts();
+  return true;
 }
 
 bool Ladder::passes(const Trial& trial) {

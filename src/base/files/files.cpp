@@ -99,7 +99,7 @@ void PendingFile::commit() {
 
 bool PendingFile::publish() {
   synchronise(temporary_, path_);
-  if (::link(temporary_.c_str(), path_.c_str()) != 0) {
+  if (!give_new_name(temporary_, path_)) {
     if (errno == EEXIST) return false;
     cannot_write(path_);
   }
@@ -146,6 +146,7 @@ void require_report_fits(const std::filesystem::path& path,
             fmt::format("cannot write the report to {}: it is an input file", path.string()));
   require(!std::filesystem::is_directory(path, none),
           fmt::format("cannot write {}: it is a directory", path.string()));
+  if (path.has_parent_path()) make_directories(path.parent_path());
   const bool special =
       std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none);
   if (!special) const PendingFile tried(path);
@@ -206,8 +207,15 @@ std::string read_text(const std::filesystem::path& path) {
 
 void make_directories(const std::filesystem::path& path) {
   std::error_code error;
+  std::vector<std::filesystem::path> made;  // the innermost first
+  for (std::filesystem::path at = path; !at.empty() && !std::filesystem::exists(at, error);
+       at = at.parent_path())
+    if (at.has_filename()) made.push_back(at);
   std::filesystem::create_directories(path, error);
   if (error) fail_by_system("cannot create the directory " + path.string(), error.value());
+  for (const std::filesystem::path& folder : made)
+    if (!synchronise_folder_of(folder))
+      fail_by_system("cannot create the directory " + folder.string(), errno);
 }
 
 void allow_open_files(std::size_t more) {

@@ -256,6 +256,12 @@ std::vector<std::string> Item::read_fixed_strings(std::size_t longest) const {
   return fixed_strings_in(count(), longest, H5S_ALL, H5S_ALL);
 }
 
+std::vector<std::string> Item::read_plain_strings() const {
+  expect_string();
+  if (H5Tis_variable_str(type_.get()) != 0) refuse("has strings of variable length");
+  return read_fixed(count(), H5S_ALL, H5S_ALL);
+}
+
 std::vector<std::string> Item::fixed_strings_in(std::size_t strings, std::size_t longest, Id here,
                                                 Id there) const {
   const std::size_t size = H5Tget_size(type_.get());
@@ -264,6 +270,11 @@ std::vector<std::string> Item::fixed_strings_in(std::size_t strings, std::size_t
     refuse(fmt::format("has {} strings of {} bytes; at most {} of {} are read", strings, size,
                        most_strings, longest));
   }
+  return read_fixed(strings, here, there);
+}
+
+std::vector<std::string> Item::read_fixed(std::size_t strings, Id here, Id there) const {
+  const std::size_t size = H5Tget_size(type_.get());
   std::vector<char> characters(strings * size);
   read_raw(type_.get(), characters.data(), here, there);
   std::vector<std::string> texts;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,14 +17,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using Descriptor = Owned<int, ::close, -1>;
+
+Descriptor open_folder_of(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  return Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
 /// As ::rename(), but fails with EEXIST where `to` exists.
 bool rename_to_new(const fs::path& from, const fs::path& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
-  struct stat there {};  // a file system that only knows rename(), such as NFS
+  // A file system that only knows rename(), such as NFS: this machine's processes take turns.
+  const Descriptor folder = open_folder_of(to);
+  if (folder) ::flock(folder.get(), LOCK_EX);
+  struct stat there {};
   if (::lstat(to.c_str(), &there) != 0) return ::rename(from.c_str(), to.c_str()) == 0;
   errno = EEXIST;
   return false;
+}
+
+/// What link() says on a file system without hard links, or a container that forbids them.
+bool has_no_links(int error_number) {
+  return error_number == EPERM || error_number == EOPNOTSUPP || error_number == ENOSYS ||
+         error_number == EMLINK || error_number == EINVAL;
 }
 
 [[noreturn]] void cannot_rename(const fs::path& from, const fs::path& to) {
@@ -33,9 +50,14 @@ bool rename_to_new(const fs::path& from, const fs::path& to) {
 }  // namespace
 
 bool synchronise_folder_of(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const Owned<int, ::close, -1> open(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return open && ::fsync(open.get()) == 0;
+  const Descriptor folder = open_folder_of(path);
+  if (!folder) return errno == EACCES;  // one that this user may write to, but not read
+  return ::fsync(folder.get()) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS;
+}
+
+bool give_new_name(const fs::path& from, const fs::path& to) {
+  if (::link(from.c_str(), to.c_str()) == 0) return true;
+  return has_no_links(errno) && rename_to_new(from, to);
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {

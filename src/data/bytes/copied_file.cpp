@@ -16,7 +16,10 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/rename.hpp"
+#include "lockstep/base/log.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -89,7 +92,7 @@ void make_table(const std::filesystem::path& path, const std::string& text, std:
   std::vector<std::uint8_t> zeros(bytes, 0);
   std::copy_n(text.begin(), std::min(text.size(), table_header_bytes - 1), zeros.begin());
   const bool written = write_all(file.get(), zeros.data(), zeros.size()) == zeros.size();
-  const bool named = written && (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const bool named = written && (give_new_name(draft, path) || errno == EEXIST);
   const int why = errno;
   ::unlink(draft.c_str());
   errno = why;
@@ -116,11 +119,10 @@ CopiedFile::CopiedFile(const std::filesystem::path& original, int descriptor,
         fmt::format("data.stage: {}: is not a folder of this user's", folder.string()));
   }
   path_ = folder / (name_of(text) + "-" + original.filename().string());
-  const std::filesystem::path table = path_.string() + ".pieces";
   table_bytes_ = table_header_bytes + pieces() * sizeof(std::uint64_t);
-  make_table(table, text, table_bytes_);
-  const Owned<int, ::close, -1> file(::open(table.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file || ::fstat(file.get(), &owner) != 0) cannot(table, "opened");
+  make_table(table(), text, table_bytes_);
+  const Owned<int, ::close, -1> file(::open(table().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (!file || ::fstat(file.get(), &owner) != 0) cannot(table(), "opened");
   std::string found(table_header_bytes, '\0');
   const bool same = static_cast<std::size_t>(owner.st_size) == table_bytes_ &&
                     read_whole(file.get(), reinterpret_cast<std::uint8_t*>(found.data()),
@@ -128,16 +130,37 @@ CopiedFile::CopiedFile(const std::filesystem::path& original, int descriptor,
                     std::strncmp(text.c_str(), found.c_str(), table_header_bytes - 1) == 0;
   if (!same)
     throw InputError(
-        fmt::format("data.stage: {}: belongs to another file; remove it", table.string()));
-  copy_ = Owned<int, ::close, -1>(::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
-  if (!copy_ || ::ftruncate(copy_.get(), status.st_size) != 0) cannot(path_, "made");
-  void* mapped = ::mmap(nullptr, table_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (mapped == MAP_FAILED) cannot(table, "mapped");
-  table_ = mapped;
+        fmt::format("data.stage: {}: was cut off, or belongs to another file; remove it and {}",
+                    table().string(), path_.string()));
+  map_table(file.get());
+  open_copy();
 }
 
 CopiedFile::~CopiedFile() {
+  guard_.reset();
   if (table_ != nullptr) ::munmap(table_, table_bytes_);
+}
+
+void CopiedFile::map_table(int descriptor) {
+  void* mapped = ::mmap(nullptr, table_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (mapped == MAP_FAILED) cannot(table(), "mapped");
+  table_ = mapped;
+  guard_.emplace(table_, table_bytes_, true);
+}
+
+/// Only after the copy had its size was a piece there. Zeros in place of what is gone would pass
+/// for pixels where rows have no checksums.
+void CopiedFile::open_copy() {
+  copy_ = Owned<int, ::close, -1>(
+      ::open(path_.c_str(), O_CREAT | O_RDWR | O_NONBLOCK | O_CLOEXEC, 0600));
+  const auto is_short = [&] { return copy_ && stamp_of(copy_.get(), path_).bytes < size_; };
+  if (is_short()) {
+    bool any = false;
+    for (std::uint64_t piece = 0; piece < pieces() && !any; ++piece) any = is_there(piece);
+    require(!any || !is_short(), fmt::format("data.stage: {}: was cut off; remove it and {}",
+                                             path_.string(), table().string()));
+  }
+  if (!copy_ || ::ftruncate(copy_.get(), static_cast<off_t>(size_)) != 0) cannot(path_, "made");
 }
 
 std::atomic_ref<std::uint64_t> CopiedFile::state(std::uint64_t piece) const {
@@ -147,10 +170,19 @@ std::atomic_ref<std::uint64_t> CopiedFile::state(std::uint64_t piece) const {
 }
 
 bool CopiedFile::is_there(std::uint64_t piece) const {
-  return state(piece).load(std::memory_order_acquire) == piece_there;
+  return state(piece).load(std::memory_order_acquire) == piece_there && !guard_->failed();
+}
+
+/// Ask it after the table: what was read of one that has been cut off means nothing.
+bool CopiedFile::given_up() {
+  if (guard_->failed() && error_.exchange(EIO) == 0)
+    log::warn(fmt::format("data.stage: {}: was cut off; {} is read in place", table().string(),
+                          path_.filename().string()));
+  return error_ != 0;
 }
 
 std::string CopiedFile::problem() const {
+  if (guard_->failed()) return table().string() + ": was cut off";
   const int why = error_.load();
   return why == 0 ? "" : fmt::format("{}: {}", path_.string(), std::strerror(why));
 }
@@ -167,10 +199,11 @@ bool CopiedFile::copy_claimed(std::uint64_t piece) {
 }
 
 bool CopiedFile::copy(std::uint64_t piece) {
-  if (error_ != 0) return false;
   std::uint64_t found = piece_absent;
-  if (!state(piece).compare_exchange_strong(found, mine_, std::memory_order_acq_rel)) return true;
-  return copy_claimed(piece);
+  const bool mine =
+      !given_up() && state(piece).compare_exchange_strong(found, mine_, std::memory_order_acq_rel);
+  if (given_up()) return false;
+  return !mine || copy_claimed(piece);
 }
 
 bool CopiedFile::ensure(std::uint64_t begin, std::uint64_t end) {
@@ -184,7 +217,7 @@ bool CopiedFile::ensure_piece(std::uint64_t piece) {
   for (;;) {
     std::uint64_t found = state(piece).load(std::memory_order_acquire);
     if (found == piece_there) return true;
-    if (error_ != 0) return false;
+    if (given_up()) return false;
     const double now = now_s();
     if (waiting_since == 0) waiting_since = looked_s = now;
     const bool look = now - looked_s > look_s;

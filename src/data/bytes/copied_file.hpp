@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/bytes/fault_guard.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {
@@ -26,7 +28,7 @@ class CopiedFile {
   /// Starts or joins the copy of `original`, open as `descriptor`, in `directory` (which is made if
   /// need be, for this user alone). `patience_s`: how long to wait for another process that copies
   /// a piece; its pieces are then read from the original. Throws InputError naming what cannot be
-  /// made.
+  /// made, or was cut off.
   CopiedFile(const std::filesystem::path& original, int descriptor,
              const std::filesystem::path& directory, double patience_s = 30);
   ~CopiedFile();
@@ -48,6 +50,10 @@ class CopiedFile {
   std::string problem() const;
 
  private:
+  std::filesystem::path table() const { return path_.string() + ".pieces"; }
+  void map_table(int descriptor);
+  void open_copy();
+  bool given_up();
   bool copy_claimed(std::uint64_t piece);
   bool ensure_piece(std::uint64_t piece);
   std::atomic_ref<std::uint64_t> state(std::uint64_t piece) const;
@@ -60,6 +66,7 @@ class CopiedFile {
   Owned<int, ::close, -1> copy_;
   void* table_ = nullptr;  // mapped
   std::size_t table_bytes_ = 0;
+  std::optional<FaultGuard> guard_;            // of the table, which may be cut off
   std::atomic<int> error_{0};                  // errno of the first failure
   std::atomic<std::uint64_t> stuck_claim_{0};  // of a process that was waited for in vain
 };

@@ -17,7 +17,7 @@ constexpr std::size_t most_ranges = 4096;
 
 struct Range {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
-  std::atomic<bool> failed{false};
+  std::atomic<bool> failed{false}, writable{false};
 };
 std::array<Range, most_ranges> ranges;
 std::atomic<std::size_t> ranges_used{0};  // all later ones are free
@@ -37,7 +37,7 @@ void on_fault(int, siginfo_t* info, void*) {
     const std::size_t within = at % system_page_bytes;
     char* const page = static_cast<char*>(info->si_addr) - within;
     // Zeros up to the end: when a page is gone, most of those after it are gone, too.
-    if (::mmap(page, end - at + within, PROT_READ,
+    if (::mmap(page, end - at + within, ranges[i].writable ? PROT_READ | PROT_WRITE : PROT_READ,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
       break;
     ranges[i].failed.store(true);
@@ -57,7 +57,7 @@ void watch() {
 
 }  // namespace
 
-FaultGuard::FaultGuard(void* begin, std::size_t bytes) : slot_(0) {
+FaultGuard::FaultGuard(void* begin, std::size_t bytes, bool writable) : slot_(0) {
   static std::once_flag watched;
   std::call_once(watched, watch);
   const std::lock_guard lock(ranges_mutex);
@@ -65,6 +65,7 @@ FaultGuard::FaultGuard(void* begin, std::size_t bytes) : slot_(0) {
   if (slot_ == most_ranges) return;
   Range& range = ranges[slot_];
   range.failed = false;
+  range.writable = writable;
   range.begin = reinterpret_cast<std::uintptr_t>(begin);
   range.end = reinterpret_cast<std::uintptr_t>(begin) + bytes;
   if (slot_ >= ranges_used) ranges_used = slot_ + 1;

@@ -11,7 +11,9 @@
 #include "data/shard/label_texts.hpp"
 #include "data/shard/shard_file.hpp"
 #include "data/shard/shard_list.hpp"
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -212,6 +214,17 @@ std::vector<std::filesystem::path> DataSet::files() const {
   std::vector<std::filesystem::path> paths;
   for (const ShardFile& file : impl_->files) paths.push_back(file.path);
   return paths;
+}
+
+std::string DataSet::fingerprint() const {
+  std::uint32_t hash = crc32c(impl_->labels.data(), impl_->labels.size() * sizeof(std::int32_t));
+  for (const ShardFile& file : impl_->files) {
+    std::string text = fmt::format("{} {:08x}", file.path.filename().string(), file.rows_hash);
+    if (const FileStamp stamp = stamp_of(file.path); file.external())
+      text += fmt::format(" {} {}", stamp.bytes, stamp.modified_ns);
+    hash = crc32c(text.data(), text.size(), hash);
+  }
+  return fmt::format("{} rows, hash {:08x}", impl_->info.rows, hash);
 }
 
 bool DataSet::external() const { return impl_->external(); }

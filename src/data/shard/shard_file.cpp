@@ -10,6 +10,7 @@
 #include "data/shard/rows/chunked_rows.hpp"
 #include "data/shard/rows/contiguous_rows.hpp"
 #include "data/shard/rows/jpeg_rows.hpp"
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
@@ -258,6 +259,7 @@ ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
   std::vector<std::uint32_t> crcs = read_rows<std::uint32_t>(
       h5::Item::data_set(file.get(), path, "crc32c"), uint32_numbers, shard.info.rows);
   check_labels(shard);
+  shard.rows_hash = crc32c(crcs.data(), crcs.size() * sizeof crcs[0]);
   shard.rows = opened.rows(std::move(crcs), cache);
   return std::move(shard);
 }

@@ -31,6 +31,7 @@ struct ShardFile {
   DataSetInfo info;
   std::vector<std::int32_t> labels;  ///< [rows]
   std::unique_ptr<Rows> rows;
+  std::uint32_t rows_hash = 0;      ///< of the checksums of all rows; 0 of another program's file
   std::size_t one_hot_classes = 0;  ///< of another program's one-hot labels; else 0
   /// Of another program's labels that are texts: each once, a label is its place; else empty.
   std::vector<std::string> label_texts;

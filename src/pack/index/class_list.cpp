@@ -191,10 +191,9 @@ ClassList merge_classes(const std::vector<IndexFile>& indexes, Split validation,
                         const fs::path& names_file) {
   ClassList list;
   if (!names_file.empty()) list.names = lines_of(names_file);
-  if (are_numbers(indexes, !names_file.empty()))
-    count_numbers(indexes, names_file, list);
-  else
-    look_up(indexes, names_file, list);
+  const bool numbers = are_numbers(indexes, !names_file.empty());
+  (numbers ? count_numbers : look_up)(indexes, names_file, list);
+  list.are_numbers = numbers && names_file.empty();
   require_trained(indexes, validation, !names_file.empty(), list);
   list.remark = check_names(
       list.names, [&](std::string_view name) { return place_of(indexes, names_file, name); });

@@ -16,6 +16,7 @@ struct ClassList {
   std::vector<std::vector<std::int32_t>> labels;
   std::size_t untrained = 0;  ///< classes without a training image
   std::string remark;         ///< of names that are almost the same; may be empty
+  bool are_numbers = false;   ///< the names are the labels that were given, which are numbers
 };
 
 /// Names are sorted, or in the order of `names_file`. Labels that were given and are all numbers

@@ -138,10 +138,15 @@ std::vector<std::string> source_kinds() {
   return {"classes", "list", "tar", "shards", "cifar10", "cifar100", "idx", "shapes"};
 }
 
+bool is_image_file(const fs::path& path) {
+  std::error_code none;
+  return fs::is_regular_file(path, none) && named_as_image(path.filename().string());
+}
+
 std::string guess_source(const fs::path& path) {
   std::error_code reason;
   require(fs::exists(path, reason), fmt::format("{}: no such file or folder", path.string()));
-  require(!fs::is_regular_file(path, reason) || !named_as_image(path.filename().string()),
+  require(!is_image_file(path),
           fmt::format("{}: is one image; name the folder that holds the class folders, a list or "
                       "tars",
                       path.string()));
@@ -158,7 +163,14 @@ std::string guess_source(const fs::path& path) {
 std::size_t index_count(const SourceSpec& spec) { return pieces_of(spec).size(); }
 
 bool has_index(std::size_t piece, const fs::path& folder) {
-  return fs::exists(index_path(folder, piece));
+  const fs::path path = index_path(folder, piece);
+  if (!fs::exists(path)) return false;
+  try {
+    const IndexFile whole(path);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& folder) {
@@ -179,7 +191,7 @@ void index_piece(const SourceSpec& spec, std::size_t piece, const fs::path& fold
     index_class_folders(what.path, what.split, !spec.class_names.empty(), index);
   else
     index_images(what.path, index);
-  index.finish(what.path, {}, {});
+  index.finish(is_image_file(what.path) ? folder_of(what.path) : what.path, {}, {});
 }
 
 std::unique_ptr<Source> open_source(const SourceSpec& spec, const fs::path& folder) {

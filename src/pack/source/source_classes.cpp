@@ -50,6 +50,8 @@ void index_class_folders(const fs::path& folder, Split split, bool names_are_giv
 }
 
 void index_images(const fs::path& folder, IndexWriter& index) {
+  if (is_image_file(folder))
+    return index.add(Split::training, folder.filename().string(), no_class);
   require_folder(folder);
   add_images_below(folder, "", index);
   bool any = false;

@@ -88,6 +88,7 @@ class Indexed final : public Source {
 
   std::string kind() const override { return kind_; }
   const std::vector<std::string>& classes() const override { return classes_.names; }
+  bool labels_are_numbers() const override { return classes_.are_numbers; }
   std::size_t rows() const override { return rows_; }
   std::size_t training_rows() const override { return training_rows_; }
   std::size_t native_channels() const override { return 3; }
@@ -291,11 +292,14 @@ class Indexed final : public Source {
     }
   }
 
-  /// Checks an archive. Its unpacked copy is our file and needs no check.
+  /// Checks an archive. Its unpacked copy is our file and needs no check; the archive that it was
+  /// made from may be gone, but must not be another one.
   void require_unchanged(std::size_t index) const {
     const IndexFile& file = indexes_[index];
-    require(file.content() != file.origin() ||
-                stamp_of(archives_[index].get(), file.origin()) == file.stamp(),
+    const bool unpacked = file.content() != file.origin();
+    if (unpacked && !fs::exists(file.origin())) return;
+    require((unpacked ? stamp_of(file.origin())
+                      : stamp_of(archives_[index].get(), file.origin())) == file.stamp(),
             fmt::format("{}: has changed since its index was made", file.origin().string()));
   }
 

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
+#include <string_view>
 #include <type_traits>
 
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
@@ -20,7 +23,18 @@ namespace {
 namespace fs = std::filesystem;
 using Descriptor = Owned<int, ::close, -1>;
 
-constexpr std::size_t small = 1 << 16;  // HDF5's own part of a file
+constexpr std::size_t small = 1 << 16;   // HDF5's own part of a file
+constexpr std::size_t seal_bytes = 512;  // HDF5's smallest user block
+constexpr std::string_view seal_begin = "lockstep part 2\n";
+constexpr std::size_t longest_job = 64;
+
+/// What is before a part's HDF5.
+std::string seal(const PartOf& part, std::uint32_t checksum, std::size_t bytes) {
+  std::string text = fmt::format("{}job {}\nrows {} from {}\ncrc32c 0x{:08x}\nbytes {}\n",
+                                 seal_begin, part.job, part.rows, part.first, checksum, bytes);
+  text.resize(seal_bytes, '\0');
+  return text;
+}
 
 /// [rows, width], or [rows] for one number a row.
 std::vector<std::size_t> shape_of(std::size_t rows, std::size_t width) {
@@ -41,19 +55,31 @@ void write_unread(h5::Writer& file, const std::vector<UnreadRow>& unread) {
 }
 
 /// In memory, because HDF5 cannot end cleanly on a full disk.
-h5::FileImage image_of(const fs::path& path, const Predictions& part) {
+h5::FileImage image_of(const fs::path& path, const Predictions& part, const std::string& job) {
   const h5::Session session;
   std::size_t bytes = small;
   Predictions::numbers(part, [&](const char*, const auto& values, std::size_t) {
     bytes += values.size() * sizeof values[0];
   });
-  h5::Writer file = h5::Writer::in_memory(path, {.bytes = bytes});
+  h5::Writer file = h5::Writer::in_memory(path, {.bytes = bytes, .user_block = seal_bytes});
   Predictions::numbers(part, [&](const char* name, const auto& values, std::size_t width) {
     file.data_set(name, shape_of(part.rows(), width), values.data());
   });
   if (part.columns.name_bytes > 0) file.data_set("name", part.name, h5::Ending::padding);
   write_unread(file, part.unread);
-  return file.take_image();
+  h5::FileImage image = file.take_image();
+  const std::span<char> whole = image.bytes(), inner = whole.subspan(seal_bytes);
+  const std::string head =
+      seal({job, part.row.front(), part.rows()}, crc32c(inner.data(), inner.size()), inner.size());
+  std::copy(head.begin(), head.end(), whole.begin());
+  return image;
+}
+
+/// Names may be longer than other programs' texts are.
+std::vector<std::string> texts_in(const h5::File& file, const fs::path& path, const char* name) {
+  const h5::Item item = h5::Item::data_set(file.get(), path, name);
+  item.expect_plain();
+  return item.read_plain_strings();
 }
 
 std::vector<UnreadRow> read_unread(const h5::File& file, const fs::path& path, std::size_t most) {
@@ -61,7 +87,7 @@ std::vector<UnreadRow> read_unread(const h5::File& file, const fs::path& path, s
   const std::vector<std::string> names = h5::names_in(file, path, "/");
   if (std::find(names.begin(), names.end(), "unread_row") == names.end()) return unread;
   const auto rows = h5::Item::data_set(file.get(), path, "unread_row").numbers<std::uint64_t>(most);
-  const auto reasons = h5::Item::data_set(file.get(), path, "unread_reason").read_strings();
+  const std::vector<std::string> reasons = texts_in(file, path, "unread_reason");
   require(rows.size() == reasons.size(),
           fmt::format("{}: has other numbers of unread rows and of reasons", path.string()));
   for (std::size_t i = 0; i < rows.size(); ++i) unread.push_back({rows[i], reasons[i]});
@@ -83,8 +109,7 @@ Predictions read_table(const fs::path& path, const PredictionColumns& columns) {
     if (rows == 0) rows = values.size();
     if (values.size() != rows * width) item.refuse("has another number of rows");
   });
-  if (columns.name_bytes > 0)
-    table.name = h5::Item::data_set(file.get(), path, "name").read_strings();
+  if (columns.name_bytes > 0) table.name = texts_in(file, path, "name");
   require(columns.name_bytes == 0 || table.name.size() == rows,
           fmt::format("{}: has other numbers of rows and of names", path.string()));
   table.unread = read_unread(file, path, rows);
@@ -97,11 +122,13 @@ struct Skeleton {
   std::uint64_t names = 0;
 };
 
-Skeleton write_skeleton(const PendingFile& pending, const fs::path& path, std::size_t rows,
+Skeleton write_skeleton(const PendingFile& pending, const fs::path& path, const PartOf& all,
                         const PredictionColumns& columns, const std::vector<UnreadRow>& unread,
                         const std::vector<std::string>& classes) {
   const h5::Session session;
+  const std::size_t rows = all.rows;
   h5::Writer file = h5::Writer::on_disk(pending.temporary(), path, small);
+  file.attribute("job", {}, all.job, h5::Ending::padding);
   file.data_set("classes", classes, h5::Ending::padding);
   write_unread(file, unread);
   Skeleton places;
@@ -138,9 +165,32 @@ void require_room(const fs::path& path, std::size_t bytes) {
 
 }  // namespace
 
-bool publish_part(const fs::path& path, const Predictions& part) {
-  const h5::FileImage image = image_of(path, part);
+bool publish_part(const fs::path& path, const Predictions& part, const std::string& job) {
+  const h5::FileImage image = image_of(path, part, job);
   return publish_text(path, {image.bytes().data(), image.bytes().size()});
+}
+
+std::optional<std::string> why_no_part(const fs::path& path, const PartOf& part) try {
+  std::string head;
+  std::uint32_t checksum = 0;
+  std::size_t bytes = 0;
+  read_in_pieces(path, [&](std::string_view piece) {
+    const std::size_t of_head = std::min(seal_bytes - head.size(), piece.size());
+    head += piece.substr(0, of_head);
+    piece.remove_prefix(of_head);
+    checksum = crc32c(piece.data(), piece.size(), checksum);
+    bytes += piece.size();
+  });
+  if (head == seal(part, checksum, bytes)) return std::nullopt;
+  const std::string begin = seal(part, 0, 0);  // which differs after these words
+  const bool this_part = head.starts_with(std::string_view(begin).substr(0, begin.find("crc32c")));
+  const bool a_part = head.starts_with(seal_begin);
+  return fmt::format("{}: {}", path.string(),
+                     this_part ? "is torn or was altered: its checksum does not fit"
+                     : a_part  ? "has other rows, or is of another job"
+                               : "is no part of predictions, or its beginning is damaged");
+} catch (const InputError& error) {
+  return error.what();
 }
 
 Predictions read_part(const fs::path& path, const PredictionColumns& columns) {
@@ -148,8 +198,9 @@ Predictions read_part(const fs::path& path, const PredictionColumns& columns) {
 }
 
 bool publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
-                    const PredictionColumns& columns, std::size_t rows,
+                    const PredictionColumns& columns, const PartOf& all,
                     const std::vector<std::string>& classes) {
+  const std::size_t rows = all.rows;
   require_room(path, rows * bytes_of_row(columns) + small);
   std::vector<UnreadRow> unread;
   for (const fs::path& part : parts) {
@@ -158,7 +209,7 @@ bool publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
     unread.insert(unread.end(), more.begin(), more.end());
   }
   PendingFile pending(path);
-  const Skeleton places = write_skeleton(pending, path, rows, columns, unread, classes);
+  const Skeleton places = write_skeleton(pending, path, all, columns, unread, classes);
   const Descriptor out(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
   const auto write = [&](const void* from, std::size_t bytes, std::uint64_t at) {
     if (!out || write_all_at(out.get(), from, bytes, at) != bytes)
@@ -188,12 +239,20 @@ bool publish_merged(const fs::path& path, const std::vector<fs::path>& parts,
 
 namespace {
 
-/// A field of CSV (RFC 4180).
+/// A field of CSV (RFC 4180). A control character in it would make lines that are no rows, or
+/// command a terminal.
 std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
+  std::string field;
+  bool plain = true;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    plain = plain && c != ',' && c != '"';
+    if (byte < ' ' || byte == 0x7F)
+      field += fmt::format("\\x{:02x}", byte);
+    else
+      field += c == '"' ? std::string("\"\"") : std::string(1, c);
+  }
+  return plain ? field : '"' + field + '"';
 }
 
 std::string csv_head(const PredictionColumns& columns) {
@@ -225,6 +284,12 @@ std::string csv_rows(const Predictions& table, const std::vector<std::string>& c
   return text;
 }
 
+std::string job_of(const fs::path& merged) {
+  const h5::Session session;
+  const h5::File file = h5::open_file(merged);
+  return h5::Item::attribute(file.get(), merged, "job").text(longest_job);
+}
+
 }  // namespace
 
 bool publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
@@ -244,10 +309,13 @@ bool publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
   return pending.publish();
 }
 
-PredictionCounts count_predictions(const fs::path& merged, const PredictionColumns& columns) {
+PredictionCounts count_predictions(const fs::path& merged, const PredictionColumns& columns,
+                                   const PartOf& all) {
   PredictionColumns wanted = columns;
   wanted.logits = wanted.features = wanted.name_bytes = 0;
   const Predictions table = read_table(merged, wanted);
+  require(table.rows() == all.rows && job_of(merged) == all.job,
+          fmt::format("{}: has other rows, or is of another job", merged.string()));
   PredictionCounts counts{.rows = table.rows(), .unread = table.unread.size()};
   for (std::size_t r = 0; r < table.rows(); ++r) {
     const std::int32_t first = table.top_class[r * columns.top];

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,22 +50,35 @@ struct Predictions {
   }
 };
 
-/// Writes a file of HDF5 with these rows, unless it exists: false then. Throws as fail_by_system(),
-/// naming the file; no half file is left.
-bool publish_part(const std::filesystem::path& path, const Predictions& part);
+/// What a part is of.
+struct PartOf {
+  std::string job;  ///< identifies all that the predictions follow from
+  std::size_t first = 0, rows = 0;
+};
+
+/// Writes a file of HDF5 with these rows, unless it exists: false then. Before the HDF5 part are
+/// 512 bytes that say what it is of, and its checksum. Throws as fail_by_system(), naming the file;
+/// no half file is left.
+bool publish_part(const std::filesystem::path& path, const Predictions& part,
+                  const std::string& job);
+
+/// Why the file cannot be this part; nothing where it is, whole and unaltered.
+std::optional<std::string> why_no_part(const std::filesystem::path& path, const PartOf& part);
 
 /// Throws InputError naming the file and what is wrong with it.
 Predictions read_part(const std::filesystem::path& path, const PredictionColumns& columns);
 
 /// Writes one file with the rows of all parts, in their order; false where it exists. Its bytes
-/// follow from the parts alone. Memory holds one part at a time. Throws as publish_part().
+/// follow from the parts and the job alone. Memory holds one part at a time. Throws as
+/// publish_part().
 bool publish_merged(const std::filesystem::path& path,
                     const std::vector<std::filesystem::path>& parts,
-                    const PredictionColumns& columns, std::size_t rows,
+                    const PredictionColumns& columns, const PartOf& all,
                     const std::vector<std::string>& classes);
 
 /// The same as CSV: row, file, label, then class and probability for each of the likeliest classes;
-/// classes by name, and empty where a row has none.
+/// classes by name, and empty where a row has none. Control characters in names are written as
+/// \x0a, so that a line is a row; the merged file has them as they are.
 bool publish_csv(const std::filesystem::path& path, const std::vector<std::filesystem::path>& parts,
                  const PredictionColumns& columns, const std::vector<std::string>& classes);
 
@@ -74,7 +88,8 @@ struct PredictionCounts {
   std::uint64_t labelled = 0, right = 0;  ///< rows of a known label; whose likeliest class it is
   std::uint64_t unread = 0, no_numbers = 0;
 };
+/// Throws InputError naming the file where it is not whole, or of other rows or another job.
 PredictionCounts count_predictions(const std::filesystem::path& merged,
-                                   const PredictionColumns& columns);
+                                   const PredictionColumns& columns, const PartOf& all);
 
 }  // namespace lockstep::serve

@@ -6,7 +6,6 @@
 
 #include "lockstep/data/image/image_codecs.hpp"
 #include "serve/protocol/request_error.hpp"
-#include "serve/stored_form.hpp"
 
 namespace lockstep::serve {
 namespace {
@@ -40,9 +39,7 @@ Version::Version(const ModelSource& source, std::size_t number, const ModelFile&
       text_(source.text),
       input_(file.input),
       form_(spec.form),
-      stored_(stored_as(spec.form, input_, 1)),
-      augment_(
-          model::evaluation_augment(file.members.front().model.about.preparation, input_, stored_)),
+      stored_(stored_as(spec.form, file.members.front().model.about.preparation, input_, 1)),
       most_pixels_(spec.most_pixels) {
   idle_.push_back(borrow());
 }
@@ -56,7 +53,7 @@ std::unique_ptr<data::ImagePreparer> Version::borrow() const {
       return one;
     }
   }
-  return std::make_unique<data::ImagePreparer>(form_, stored_, augment_);
+  return std::make_unique<data::ImagePreparer>(form_, stored_.stored, stored_.augment);
 }
 
 void Version::prepare(std::string_view file, const std::string& what,

@@ -12,6 +12,7 @@
 
 #include "lockstep/serve/service/serving.hpp"
 #include "serve/batching/batcher.hpp"
+#include "serve/stored_form.hpp"
 
 namespace lockstep::serve {
 
@@ -39,8 +40,7 @@ class Version {
   const std::string name_, number_, text_;
   const data::DataSetInfo input_;
   const data::ImageForm form_;
-  const data::DataSetInfo stored_;
-  const data::AugmentSpec augment_;
+  const StoredForm stored_;
   const std::size_t most_pixels_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<data::ImagePreparer>> idle_;  // preparers keep buffers

@@ -79,6 +79,11 @@ struct ClaimName {
   std::uint64_t generation = 0;
 };
 
+/// Anything may lie in the folder: a pipe must not keep this process.
+Descriptor open_claim(const fs::path& path) {
+  return Descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+}
+
 std::string read_claim(const Descriptor& claim) {
   std::string text(4096, '\0');
   text.resize(read_all(claim.get(), text.data(), text.size()));
@@ -168,10 +173,11 @@ bool Claims::shows_life(const std::string& file) {
   }
   const fs::path path = spec_.folder / file;
   // A network file system gives fresh attributes to whom opens the file.
-  const Descriptor claim(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!claim) return true;  // it was just given up: the next look finds the piece free
-  if (has_ended(read_claim(claim))) return false;
-  const FileStamp stamp = stamp_of(claim.get(), path);
+  const Descriptor claim = open_claim(path);
+  // It was just given up: the next look finds the piece free.
+  if (std::error_code none; !claim && !fs::exists(path, none)) return true;
+  if (claim && has_ended(read_claim(claim))) return false;
+  const FileStamp stamp = claim ? stamp_of(claim.get(), path) : stamp_of(path);
   const double now = now_s();
   const auto [at, first] = seen_.try_emplace(file, Seen{stamp, 0, now});
   Seen& seen = at->second;
@@ -194,7 +200,7 @@ void Claims::release(std::size_t piece) {
 std::size_t Claims::workers() const {
   std::set<std::string> holders;
   for (const auto& [piece, claim] : newest_claims()) {
-    const Descriptor file(::open((spec_.folder / claim.file).c_str(), O_RDONLY | O_CLOEXEC));
+    const Descriptor file = open_claim(spec_.folder / claim.file);
     if (!file) continue;
     const std::string text = read_claim(file);
     if (!text.empty() && !has_ended(text)) holders.insert(text);

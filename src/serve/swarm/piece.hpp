@@ -47,10 +47,11 @@ struct SwarmFolder {
     return parts() / fmt::format("part-{:06}.h5", number);
   }
   /// The piece that a part is of; nothing for another file.
-  static std::optional<std::size_t> number_of(const std::filesystem::path& file) {
+  std::optional<std::size_t> number_of(const std::filesystem::path& file) const {
     const std::string name = file.filename().string();
     if (!name.starts_with("part-") || !name.ends_with(".h5")) return std::nullopt;
-    return whole_number<std::uint64_t>(name.substr(5, name.size() - 8));
+    const auto number = whole_number<std::uint64_t>(name.substr(5, name.size() - 8));
+    return number && part(*number).filename() == file.filename() ? number : std::nullopt;
   }
   /// What a worker writes until it is published.
   static bool is_pending(const std::filesystem::path& file) {

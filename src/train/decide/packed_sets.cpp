@@ -20,6 +20,10 @@ bool holds_shards(const fs::path& folder) {
 
 }  // namespace
 
+bool holds_data_set(const fs::path& folder) {
+  return holds_shards(folder) || holds_shards(folder / "train") || holds_shards(folder / "val");
+}
+
 std::string packed_set(const std::string& path, PackedPart part) {
   if (path.empty() || holds_shards(path)) return path;
   const fs::path inner = fs::path(path) / (part == PackedPart::training ? "train" : "val");

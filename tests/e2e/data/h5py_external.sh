@@ -72,6 +72,16 @@ for data in gzip.h5 rows.h5 lzf.h5 planes.h5 floats.h5 doubles.h5 halves.h5 virt
     'part*.hdf5'; do
   law "$data gives the same losses" like_plain "$data"
 done
+predicts_named() {  # the same pixels and labels under other names
+  "$LOCKSTEP" predict run-plainh5 plain.h5 --logits --out of-plain &&
+    "$LOCKSTEP" predict run-plainh5 planes.h5 --data.images x --data.labels y --logits \
+      --out of-planes && "$python" - <<'PYTHON'
+import h5py, numpy as np
+got = [h5py.File(f"of-{name}/predictions.h5")["logits"][()] for name in ("plain", "planes")]
+assert (got[0] == got[1]).all()
+PYTHON
+}
+law 'predict takes the names of data sets, and gives the same logits' predicts_named
 named_classes() {
   like_plain texts.h5 && like_plain bytes.h5 && train texts.h5 again-texts | tee said.log &&
     grep -F 'the labels are texts; classes in the order of their names: 0 cat, 1 dog, 2 fox' \

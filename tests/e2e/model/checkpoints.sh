@@ -59,13 +59,27 @@ lost_names() {
     $0 ~ folders { delete open[$1] }
     END { for (one in open) print open[one] }' "$1"
 }
-law='a file that a run gives another name has it after a crash of the machine, too'
+# unsynced_folders TRACE: folders that were made, and whose own folder was not synced after that.
+unsynced_folders() {
+  awk -v here="$PWD" -F '"' '
+    / mkdir(at)?\(.* = 0$/ && !/\/proc|\/dev\/shm|\.cache/ {
+      parent = $2 ~ /^\// ? $2 : here "/" $2
+      sub(/\/[^\/]*$/, "", parent)
+      open[parent] = $0
+    }
+    / fsync\(.* = 0$/ { folder = $0; sub(/^[^<]*</, "", folder); sub(/>.*/, "", folder)
+      delete open[folder] }
+    END { for (one in open) print open[one] }' "$1"
+}
+law='a file that a run renames, and a folder that it makes, outlive a crash of the machine'
 if may_trace; then
-  traced=(strace -f -qq -y --seccomp-bpf -o names.trace -e trace=rename,renameat,renameat2,fsync
+  traced=(strace -f -qq -y --seccomp-bpf -o names.trace
+    -e trace=rename,renameat,renameat2,mkdir,mkdirat,fsync
     "${train[@]}" --out names --data.val small/val --checkpoint.background false)
   run "${traced[@]}" --stop-after 11
   ((status == 3)) && grep -q '"names/checkpoints/best.h5")' names.trace &&
-    said=$(lost_names names.trace names) && [[ ! $said ]] &&
+    said=$(lost_names names.trace names; unsynced_folders names.trace) && [[ ! $said ]] &&
+    grep -q 'mkdir.*"names/checkpoints"' names.trace &&
     flip names/checkpoints/step-00000011.h5 4000 &&
     run "${traced[@]}" --resume auto --stop-after 12 && ((status == 3)) &&
     grep -q '"names/checkpoints/step-00000011.h5.aside"' names.trace &&

@@ -22,6 +22,9 @@ run "$LOCKSTEP" export $best --to new.npz best.pth
 ((status == 2)) && says '^error: best.pth: is there already; --force writes over it$' &&
   cmp best.pth kept.pth && [[ ! -e new.npz ]]
 verdict $? 'export writes over nothing, and then writes nothing at all'
+run "$LOCKSTEP" export $best --to new/er/best.pth && ((status == 0)) &&
+  cmp new/er/best.pth kept.pth
+verdict $? 'export makes the folder of what it writes'
 run "$LOCKSTEP" export $best --to best.pth --force
 ((status == 0)) && cmp best.pth kept.pth
 verdict $? 'export --force writes over a file; the same model gives the same bytes'

@@ -98,6 +98,41 @@ run worker stopped
 ((status == 0)) && same_as_one stopped
 verdict $? 'a later start continues where all workers were stopped'
 
+# Where the file system has neither hard links nor a rename that replaces nothing.
+odd() { LD_PRELOAD=$PWD/odd.so ODD="$1" "${@:2}"; }
+begin_odd() { odd 'links noreplace foldersync' worker odd >"odd$1.log" 2>&1 & workers[$1]=$!; }
+law='without hard links, and where folders are not synced, workers share the pieces all the same'
+if "${CXX:-g++}" -x c -O1 -shared -fPIC -o odd.so "$support/preloads/odd_file_system.c"; then
+  for i in 1 2; do begin_odd $i; done
+  wait "${workers[1]}" && wait "${workers[2]}"
+  status=$?
+  said=$(cat odd?.log)
+  ((status == 0 && $(own_pieces odd?.log) == 47)) && same_as_one odd && nothing_pending odd &&
+    run odd links worker odd2 && ((status == 0)) && same_as_one odd2
+  verdict $? "$law"
+  run odd 'links noreplace foldersync' "$LOCKSTEP" train --data.train set/train --model resnet20 \
+    --batch 50 --stop-after 2 --threads 1 --data.stage "$PWD/stage" --out odd_run
+  ((status == 3)) && says 'each node copies' && ls stage/lockstep-stage-*/*.h5 >/dev/null &&
+    [[ -e odd_run/checkpoints/step-00000002.h5 ]]
+  verdict $? 'training stages its data and saves there, too'
+else
+  echo "SKIP $law: no compiler for a preload"
+fi
+
+mkdir damaged && cp -r one/parts one/predict.json damaged
+printf 'changed' | dd of=damaged/parts/part-000003.h5 bs=1 seek=2000 conv=notrunc 2>/dev/null
+truncate -s 300 damaged/parts/part-000005.h5
+run worker damaged
+((status == 0)) && same_as_one damaged && says 'this worker predicted 2 pieces of 128 rows' &&
+  says 'warning: damaged/parts/part-000003.h5: is torn or was altered.*; its rows are pred' &&
+  says 'warning: damaged/parts/part-000005.h5: .*; its rows are predicted again'
+verdict $? 'pieces that were altered or cut on the disk are named and predicted again'
+truncate -s 5000 damaged/predictions.h5
+run worker damaged
+((status == 2)) && says 'damaged/predictions.h5: .*; remove it, and the next start makes it again' &&
+  rm damaged/predictions.h5 && run worker damaged && ((status == 0)) && same_as_one damaged
+verdict $? 'a result that was cut is an error that says how to get it again, and that is true'
+
 law='a full disk is named, leaves no half part, and costs nothing once there is room'
 mkdir full
 if mount -t tmpfs -o size=200k tmpfs full 2>/dev/null; then
@@ -137,6 +172,10 @@ refused 'a folder that is a file is named' 'run.log' "$best" set/val --out run.l
 refused 'a shard in place of a checkpoint is named' 'not a lockstep checkpoint' \
   set/val/val-00000-of-00003.h5 set/val --out bad
 refused 'a data set that is not there is named' 'nowhere: ' "$best" nowhere --out bad
+rm -r damaged/predict.json damaged/predictions.h5
+refused 'pieces of which nothing says what they are of are not joined to others' \
+  'damaged: has predictions, but predict.json, which says of what, is missing' \
+  other/checkpoints/step-00000001.h5 set/val --batch 32 --piece-rows 64 --logits --out damaged
 "$LOCKSTEP" pack --from shapes --out large --train-rows 20 --val-rows 3 --resize 40 >/dev/null
 refused 'images of another shape are an error that names both' \
   "$best has images of 32 x 32 .* large/val of 40 x 40" "$best" large/val --out bad

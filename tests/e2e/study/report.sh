@@ -11,6 +11,9 @@ report() { run "$LOCKSTEP" report "$@"; }
 run "${train[@]}" --out done --epochs 2 --optim.lr 0.02 && report done -o page.html &&
   ((status == 0)) && says '^page.html: [0-9.]+ kB$'
 verdict $? 'a finished run has a page'
+report done -o pages/new/page.html
+((status == 0)) && cmp page.html pages/new/page.html
+verdict $? 'report makes the folder of its page'
 run python3 - <<'PY'
 import html.parser, json, re
 page = open("page.html").read()

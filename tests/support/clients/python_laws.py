@@ -162,6 +162,11 @@ def predictions(folder):
                 assert values.tolist() == [one.decode() for one in file[name]]
             else:
                 assert (values == file[name][()]).all() and values.dtype == file[name].dtype, name
+    name = b"K\xe4se.png"  # not UTF-8, as a file's name may be
+    with tempfile.TemporaryDirectory() as odd:
+        with h5py.File(odd + "/predictions.h5", "w") as file:
+            file.create_dataset("name", data=[name], dtype=h5py.string_dtype("utf-8", len(name)))
+        assert os.fsencode(lockstep.predictions(odd)["name"][0]) == name
 
 
 def write_shards(folder, to):

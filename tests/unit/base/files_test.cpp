@@ -132,8 +132,7 @@ TEST_CASE("a report follows links, leaves devices alone and never replaces an in
   CHECK(fs::is_character_file("/dev/null"));
   CHECK_THROWS_WITH(require_report_fits(link, {folder.path / "else", real}),
                     Contains("link.json: it is an input file"));
-  CHECK_THROWS_WITH(require_report_fits(folder.path / "no" / "a.json"),
-                    Contains("No such file or directory"));
+  CHECK_THROWS_WITH(require_report_fits(real / "in" / "a.json"), Contains("real.json/in"));
   CHECK_THROWS_WITH(require_report_fits(folder.path), Contains("it is a directory"));
   CHECK(names_in(folder.path).size() == 2);
 }
@@ -150,6 +149,14 @@ TEST_CASE("a file that cannot be read or made is named with the system's reason"
   make_directories(folder.path / "deep" / "er");
   make_directories(folder.path / "deep" / "er");
   CHECK(fs::is_directory(folder.path / "deep" / "er"));
+}
+
+TEST_CASE("the folder of a report is made before the work that it describes", "[files]") {
+  const Folder folder;
+  require_report_fits(folder.path / "new" / "er" / "a.json");
+  CHECK(names_in(folder.path / "new" / "er").empty());
+  write_report(folder.path / "new" / "er" / "a.json", "x");
+  CHECK(read_text(folder.path / "new" / "er" / "a.json") == "x");
 }
 
 TEST_CASE("bytes and durations are short and rounded right", "[files]") {

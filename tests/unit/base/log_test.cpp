@@ -31,7 +31,13 @@ TEST_CASE("a single process prints lines as they are", "[log]") {
 
 TEST_CASE("a message with control characters does not move the terminal's cursor", "[log]") {
   CHECK(written_to(STDERR_FILENO, [] { log::error("no \x1B[2J\r\x7F, a\n\tb \xC3\xA9"); }) ==
-        "error: no ?[2J??, a\n\tb \xC3\xA9\n");
+        "error: no ?[2J??, a\n  \tb \xC3\xA9\n");
+}
+
+TEST_CASE("a name with a line's end in an error or a warning makes no other message", "[log]") {
+  CHECK(written_to(STDERR_FILENO, [] { log::error("a\nerror: b: is gone"); }) ==
+        "error: a\n  error: b: is gone\n");
+  CHECK(written_to(STDERR_FILENO, [] { log::warn("a\n\nb"); }) == "warning: a\n  \n  b\n");
 }
 
 TEST_CASE("of several ranks only rank 0 informs, and all warn with their rank", "[log]") {

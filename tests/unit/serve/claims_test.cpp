@@ -123,6 +123,25 @@ TEST_CASE("the claim of a process that has ended on this machine is taken over a
   CHECK(claims.workers() == 1);
 }
 
+TEST_CASE("what is no claim's file keeps no worker, and its piece is taken over",
+          "[swarm][waits]") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder.path / "0.0").c_str(), 0600) == 0);
+  std::filesystem::create_directory(folder.path / "1.0");
+  Claims claims({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.2});
+  CHECK(claims.workers() == 0);
+  CHECK(seconds_to_take(claims, 0, 10));
+  CHECK(seconds_to_take(claims, 1, 10));
+}
+
+TEST_CASE("only a part's own name says that it is there", "[swarm]") {
+  const SwarmFolder folder{"out"};
+  CHECK(folder.number_of(folder.part(7)) == 7);
+  CHECK(folder.number_of(folder.part(1'234'567)) == 1'234'567);
+  for (const char* name : {"part-7.h5", "part-0000007.h5", "part-.h5", "part-000007.h5.tmp1-0"})
+    CHECK_FALSE(folder.number_of(folder.parts() / name));
+}
+
 TEST_CASE("a worker that was stopped and overtaken gives up its own claim only", "[swarm][waits]") {
   const Folder folder;
   Claims stopped({.folder = folder.path, .beat_s = 1000});

@@ -2,6 +2,7 @@
 // would, and what a network says of single rows.
 #include "lockstep/serve/predict_job.hpp"
 
+#include <sys/stat.h>
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -192,6 +193,79 @@ TEST_CASE("a row that cannot be read ends the job, or gets no class", "[cpu][pre
   CHECK(std::isnan(got.top_probability[40]));
 }
 
+TEST_CASE("parts that are damaged, cut, foreign or no files are predicted again, to the same bytes",
+          "[cpu][predict]") {
+  const Folder folder;
+  const RandomRows input(plain(), false);
+  Worker worker;
+  PredictSpec spec = spec_for(folder.path / "other", input);
+  spec.model = "weights = 2\n";
+  PredictJob other(spec, input);
+  worker.work(other, never);
+  spec = spec_for(folder.path / "one", input);
+  PredictJob job(spec, input);
+  worker.work(job, never);
+  const auto parts = folder.path / "one/parts";
+  const std::string wanted = read_text(folder.path / "one/predictions.h5");
+  std::string altered = read_text(parts / "part-000000.h5");
+  altered[altered.size() / 2] = static_cast<char>(altered[altered.size() / 2] ^ 1);
+  write_file(parts / "part-000000.h5", altered);
+  std::filesystem::resize_file(parts / "part-000001.h5", 300);
+  using std::filesystem::copy_options;
+  std::filesystem::copy_file(folder.path / "other/parts/part-000002.h5", parts / "part-000002.h5",
+                             copy_options::overwrite_existing);
+  std::filesystem::copy_file(parts / "part-000005.h5", parts / "part-000003.h5",
+                             copy_options::overwrite_existing);
+  std::filesystem::remove(parts / "part-000004.h5");
+  REQUIRE(::mkfifo((parts / "part-000004.h5").c_str(), 0600) == 0);
+  std::filesystem::rename(parts / "part-000006.h5", parts / "part-6.h5");
+  std::filesystem::remove(folder.path / "one/predictions.h5");
+  std::filesystem::remove(folder.path / "one/predictions.csv");
+  PredictJob again(spec, input);
+  const Predicted all = worker.work(again, never);
+  CHECK((all.finished && all.rows == row_count && all.own_pieces == 6));
+  CHECK(read_text(folder.path / "one/predictions.h5") == wanted);
+}
+
+TEST_CASE("a result that was cut or is another job's is an error that says how to get it again",
+          "[cpu][predict]") {
+  const Folder folder;
+  const RandomRows input(plain(), false);
+  Worker worker;
+  const PredictSpec spec = spec_for(folder.path, input);
+  PredictJob job(spec, input);
+  worker.work(job, never);
+  const std::filesystem::path merged = folder.path / "predictions.h5";
+  const std::string wanted = read_text(merged);
+  std::filesystem::resize_file(merged, 3000);
+  CHECK_THROWS_WITH(job.result(), Contains("predictions.h5: ") &&
+                                      Contains("remove it, and the next start makes it again"));
+  std::filesystem::remove(merged);
+  PredictJob again(spec, input);
+  CHECK(worker.work(again, never).own_pieces == 0);
+  CHECK(read_text(merged) == wanted);
+}
+
+TEST_CASE("predictions of which nothing says what they are of are joined by no job",
+          "[cpu][predict]") {
+  const Folder folder;
+  const RandomRows input(plain(), false);
+  Worker worker;
+  PredictSpec spec = spec_for(folder.path, input);
+  PredictJob job(spec, input);
+  worker.work(job, never);
+  std::filesystem::remove(folder.path / "predict.json");
+  const auto refused = Contains("has predictions, but predict.json") && Contains("another folder");
+  CHECK_THROWS_WITH(PredictJob(spec, input), refused);
+  for (const char* file : {"predictions.h5", "predictions.csv"}) {
+    std::filesystem::remove(folder.path / file);
+    CHECK_THROWS_WITH(PredictJob(spec, input), refused);
+  }
+  CHECK(names_in(folder.path) == std::vector<std::string>{"parts"});
+  std::filesystem::remove_all(folder.path / "parts");
+  CHECK_NOTHROW(PredictJob(spec, input));
+}
+
 TEST_CASE("a folder takes one model, one data set and one set of options", "[cpu][predict]") {
   const Folder folder;
   const RandomRows input(plain(), false);
@@ -204,6 +278,9 @@ TEST_CASE("a folder takes one model, one data set and one set of options", "[cpu
   other = spec;
   other.batch = 8;
   CHECK_THROWS_WITH(PredictJob(other, input), Contains("batch = 4, and now it is 8"));
+  other = spec;
+  std::swap(other.classes[0], other.classes[1]);
+  CHECK_THROWS_WITH(PredictJob(other, input), Contains("with classes = "));
   write_text_atomically(folder.path / "predict.json", "[");
   CHECK_THROWS_WITH(PredictJob(spec, input), Contains("predict.json: is not JSON"));
 }

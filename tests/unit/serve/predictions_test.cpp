@@ -63,13 +63,15 @@ void require_equal(const Predictions& got, const Predictions& want) {
   }
 }
 
+const PartOf all_rows{"job", 0, 7};
+
 /// Publishes rows in parts of 3, 3 and 1.
 std::vector<std::filesystem::path> publish_parts(const std::filesystem::path& folder,
                                                  const PredictionColumns& columns) {
   std::vector<std::filesystem::path> parts;
   for (const std::size_t first : {0u, 3u, 6u}) {
     parts.push_back(folder / std::to_string(first));
-    publish_part(parts.back(), some(first, first == 6 ? 1 : 3, columns));
+    publish_part(parts.back(), some(first, first == 6 ? 1 : 3, columns), "job");
   }
   return parts;
 }
@@ -80,8 +82,8 @@ TEST_CASE("a part is read as it was written, and never replaced", "[predictions]
   for (const PredictionColumns& columns : {everything, PredictionColumns{}}) {
     const Folder folder;
     const Predictions part = some(3, 4, columns);
-    CHECK(publish_part(folder.path / "part", part));
-    CHECK_FALSE(publish_part(folder.path / "part", some(0, 2, columns)));
+    CHECK(publish_part(folder.path / "part", part, "job"));
+    CHECK_FALSE(publish_part(folder.path / "part", some(0, 2, columns), "job"));
     require_equal(read_part(folder.path / "part", columns), part);
     CHECK(names_in(folder.path).size() == 1);
   }
@@ -93,7 +95,7 @@ TEST_CASE("the merged file holds the rows of all parts, and its bytes follow fro
     const Folder folder;
     const auto parts = publish_parts(folder.path, columns);
     for (const char* name : {"all", "again"})
-      publish_merged(folder.path / name, parts, columns, 7, {"a", "b", "c"});
+      publish_merged(folder.path / name, parts, columns, all_rows, {"a", "b", "c"});
     require_equal(read_part(folder.path / "all", columns), some(0, 7, columns));
     CHECK(read_text(folder.path / "all") == read_text(folder.path / "again"));
   }
@@ -102,13 +104,52 @@ TEST_CASE("the merged file holds the rows of all parts, and its bytes follow fro
 TEST_CASE("rows are counted, and rows without a class are never right", "[predictions]") {
   const Folder folder;
   const auto parts = publish_parts(folder.path, everything);
-  publish_merged(folder.path / "all", parts, everything, 7, {"a", "b", "c"});
-  const PredictionCounts counts = count_predictions(folder.path / "all", everything);
+  publish_merged(folder.path / "all", parts, everything, all_rows, {"a", "b", "c"});
+  const PredictionCounts counts = count_predictions(folder.path / "all", everything, all_rows);
   CHECK(counts.rows == 7);
   CHECK(counts.labelled == 7);
   CHECK(counts.right == 3);  // rows 0, 1, 2
   CHECK(counts.unread == 1);
   CHECK(counts.no_numbers == 0);
+  for (const PartOf& other : {PartOf{"other", 0, 7}, PartOf{"job", 0, 8}})
+    CHECK_THROWS_WITH(count_predictions(folder.path / "all", everything, other),
+                      Contains("all: has other rows, or is of another job"));
+}
+
+TEST_CASE("a part that was cut, altered or is another one is told from what was published",
+          "[predictions]") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "part";
+  const PartOf part{"job", 3, 4};
+  publish_part(path, some(3, 4, everything), "job");
+  const std::string whole = read_text(path);
+  CHECK_FALSE(why_no_part(path, part));
+  for (const PartOf& other : {PartOf{"bob", 3, 4}, PartOf{"job", 0, 4}, PartOf{"job", 3, 3}})
+    CHECK_THAT(why_no_part(path, other).value_or(""), Contains("part: has other rows, or is of"));
+  for (std::size_t at = 0; at < whole.size(); at += 97) {
+    std::string altered = whole;
+    altered[at] = static_cast<char>(altered[at] ^ 1);
+    write_file(path, altered);
+    REQUIRE(why_no_part(path, part));
+    write_file(path, whole.substr(0, at));
+    REQUIRE(why_no_part(path, part));
+  }
+  write_file(path, whole + "x");
+  CHECK_THAT(why_no_part(path, part).value_or(""), Contains("part: is torn or was altered"));
+  CHECK_THAT(why_no_part(folder.path / "none", part).value_or(""), Contains("No such file"));
+}
+
+TEST_CASE("names and reasons of any length come through parts into the merged file",
+          "[predictions]") {
+  const Folder folder;
+  PredictionColumns columns = everything;
+  columns.name_bytes = 5000;
+  Predictions part = some(0, 5, columns);
+  part.name[3] = std::string(5000, 'n');
+  part.unread.at(0).reason = std::string(7000, 'r');
+  publish_part(folder.path / "part", part, "job");
+  publish_merged(folder.path / "all", {folder.path / "part"}, columns, {"job", 0, 5}, {"a", "b"});
+  require_equal(read_part(folder.path / "all", columns), part);
 }
 
 TEST_CASE("a CSV file has a line for each row, in quotes where needed", "[predictions]") {
@@ -123,12 +164,27 @@ TEST_CASE("a CSV file has a line for each row, in quotes where needed", "[predic
   CHECK(std::count(text.begin(), text.end(), '\n') == 8);
 }
 
+TEST_CASE("no name makes a line of a CSV file that is no row, or commands a terminal",
+          "[predictions]") {
+  const Folder folder;
+  const PredictionColumns columns{.top = 1, .labels = true, .name_bytes = 9};
+  Predictions part = some(0, 3, columns);
+  part.name = {"a\n1,b,c", "\r\x1B[2J\x7F", "=1+\"2\""};
+  publish_part(folder.path / "part", part, "job");
+  publish_csv(folder.path / "csv", {folder.path / "part"}, columns, {"x\ny", "b", "-c"});
+  CHECK(read_text(folder.path / "csv") ==
+        "row,file,label,class_1,probability_1\n"
+        "0,\"a\\x0a1,b,c\",x\\x0ay,x\\x0ay,0.5\n"
+        "1,\\x0d\\x1b[2J\\x7f,b,b,0.33333334\n"
+        "2,\"=1+\"\"2\"\"\",-c,-c,0.25\n");
+}
+
 TEST_CASE("parts that are damaged, or not all of them, are named and nothing is merged",
           "[predictions]") {
   const Folder folder;
   auto parts = publish_parts(folder.path, everything);
   const auto merge = [&] {
-    publish_merged(folder.path / "all", parts, everything, 7, {"a", "b", "c"});
+    publish_merged(folder.path / "all", parts, everything, all_rows, {"a", "b", "c"});
   };
   std::swap(parts[0], parts[1]);
   CHECK_THROWS_WITH(merge(), Contains("3: does not begin at row 0"));

@@ -26,7 +26,7 @@ class Ladder final : public Classifier {
   Ladder(Backend& backend, const nn::Network& network, const ProgramSpec& program,
          Parameters& parameters);
   /// Compiles a size, or runs a batch that compares it: a piece of the preparation, between which
-  /// other networks may compute. True once nothing is left.
+  /// other networks may compute. True once nothing is left. Throws Error where no size agrees.
   bool prepare();
   /// The numbers of rows that agree, from the smallest. REQUIRES: prepare() said true. The largest
   /// is below program.batch where rows of such a batch differ by their place.

@@ -56,8 +56,8 @@ void write_into_room(const std::filesystem::path& room, const std::filesystem::p
 /// not a regular file (/dev/stdout, a pipe) is written to directly.
 void write_report(const std::filesystem::path& path, std::string_view text);
 
-/// Call it before the work that the report describes: throws InputError when `path` cannot be
-/// written or is one of the files that are read.
+/// Call it before the work that the report describes: makes the folder of `path`, and throws
+/// InputError when `path` cannot be written or is one of the files that are read.
 void require_report_fits(const std::filesystem::path& path,
                          const std::vector<std::filesystem::path>& inputs = {});
 
@@ -83,7 +83,8 @@ void read_in_pieces(const std::filesystem::path& path,
 /// The whole file as text. Throws InputError naming the path and the reason.
 std::string read_text(const std::filesystem::path& path);
 
-/// Creates the directory and its parents. Throws as fail_by_system().
+/// Creates the directory and its parents, and syncs what holds them, so that they outlive a crash
+/// of the machine. Throws as fail_by_system().
 void make_directories(const std::filesystem::path& path);
 
 /// Raises the soft limit of open files by `more`, at most to the hard limit. The usual soft limit

@@ -133,6 +133,9 @@ class Item {
   std::vector<std::string> read_strings(std::size_t first, std::size_t count) const;
   /// Only of one length for all, at most `longest`.
   std::vector<std::string> read_fixed_strings(std::size_t longest) const;
+  /// Of one length for all, of any number and length. REQUIRES: expect_plain(), so that they take
+  /// no more memory than the file.
+  std::vector<std::string> read_plain_strings() const;
   std::string text(std::size_t longest) const;  ///< the only one, of a fixed length
   [[noreturn]] void refuse(std::string_view what) const;
   Data take_data() { return std::move(data_); }
@@ -149,6 +152,7 @@ class Item {
   std::vector<std::string> strings_in(std::size_t strings, Id here, Id there) const;
   std::vector<std::string> fixed_strings_in(std::size_t strings, std::size_t longest, Id here,
                                             Id there) const;
+  std::vector<std::string> read_fixed(std::size_t strings, Id here, Id there) const;
   std::filesystem::path path_;
   std::string label_;  ///< "the data set /images"
   Data data_;

@@ -37,6 +37,9 @@ class DataSet {
   const DataSetInfo& info() const;
   std::span<const std::int32_t> labels() const;  ///< [rows]
   std::vector<std::filesystem::path> files() const;
+  /// Identifies the rows: hashes of the files' names, of each row's checksum and its label. Other
+  /// programs' files, whose rows have no checksums, are known by their size and time.
+  std::string fingerprint() const;
   bool external() const;  ///< other programs' files, not shards
   /// What to say where the classes are texts that label the rows, in sorted order; else empty.
   std::string say_order() const;

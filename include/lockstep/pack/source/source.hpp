@@ -20,6 +20,8 @@ class Source {
   virtual ~Source() = default;
   virtual std::string kind() const = 0;  ///< as in --from
   virtual const std::vector<std::string>& classes() const = 0;
+  /// The data give numbers as labels, of which the names of the classes are made. Folders do not.
+  virtual bool labels_are_numbers() const { return false; }
   virtual std::size_t rows() const = 0;
   virtual std::size_t training_rows() const = 0;
   virtual std::size_t native_channels() const = 0;        ///< the default of `pack`: 1 or 3
@@ -67,7 +69,7 @@ struct SourceSpec {
   std::filesystem::path root;         ///< of a list's paths; empty: the list's own folder
   std::filesystem::path class_names;  ///< a file with one in each line; empty: by the labels
   /// False, for "classes", "list" and "tar": images without labels, all of one class. A folder's
-  /// may lie at any depth, and a line of a list is a path.
+  /// may lie at any depth, "classes" may also be one image's file, and a line of a list is a path.
   bool labelled = true;
   data::ExternalSpec external,
       validation_external;  ///< of "shards" that are other programs' HDF5 files
@@ -78,6 +80,9 @@ std::vector<std::string> source_kinds();
 /// The kind of the file or folder at `path`, judged by its name and content.
 std::string guess_source(const std::filesystem::path& path);
 
+/// Whether this is a file that is named as an image.
+bool is_image_file(const std::filesystem::path& path);
+
 /// Expands names with wildcards and braces ("train-*.tar", "train-{000..063}.tar") to the matching
 /// files, in order of name. Names without either stay as they are. Throws InputError naming a
 /// pattern that matches no file.
@@ -86,8 +91,8 @@ std::vector<std::filesystem::path> expand_patterns(const std::vector<std::string
 /// Sources of single files ("classes", "list", "tar") are indexed before they are opened, so that a
 /// million names are looked up once and no rank keeps them in memory. index_count() gives the
 /// number of pieces; any rank may index any piece. index_piece() writes the index of one piece to
-/// `folder` and unpacks what it must. The index of an unchanged tar is kept. 0 pieces: another
-/// kind.
+/// `folder` and unpacks what it must. The index of an unchanged tar is kept. has_index(): it is
+/// there, and whole. 0 pieces: another kind.
 ///
 /// "classes": FOLDER/<class>/**.jpg|jpeg|png, or two such trees in FOLDER/train and FOLDER/val (or
 /// FOLDER/test). "list": a path and a label in each line. "tar": plain, gzip or zstd; the label is

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace lockstep::train {
 
 enum class PackedPart { training, validation };
+
+/// Whether the folder is a data set, or has train/ or val/ that is one.
+bool holds_data_set(const std::filesystem::path& folder);
 
 /// `lockstep pack --out FOLDER` writes two data sets, FOLDER/train and FOLDER/val. The part of
 /// `path` that is meant where it is such a folder; else `path` itself.

@@ -201,6 +201,39 @@ TEST_CASE("a file that has changed since is copied again", "[copy]") {
   CHECK(image == pixels(large_info(), 100));
 }
 
+TEST_CASE("a table that is cut off while it is used ends no process: the rows are read in place",
+          "[copy]") {
+  const Folder folder;
+  fs::create_directories(folder.path / "set");
+  write_shard(folder.path / "set/a.h5", large_info(), 0, row_count);
+  DataSet set(folder.path / "set");
+  set.copy_to(folder.path / "copy", {&all_rows, 1});
+  wait_until_there(set);
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path / "copy"))
+    if (entry.is_regular_file()) fs::resize_file(entry.path(), 100);
+  CHECK(all_right(set));
+  CHECK(set.copied() == 0);
+}
+
+TEST_CASE("a copy or a table that was cut before is an error that says what to remove", "[copy]") {
+  for (const bool table : {false, true}) {
+    const Folder folder;
+    fs::create_directories(folder.path / "set");
+    write_shard(folder.path / "set/a.h5", large_info(), 0, row_count);
+    {
+      DataSet set(folder.path / "set");
+      set.copy_to(folder.path / "copy", {&all_rows, 1});
+      wait_until_there(set);
+    }
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path / "copy"))
+      if (entry.is_regular_file() && (entry.path().extension() == ".pieces") == table)
+        fs::resize_file(entry.path(), 100);
+    DataSet set(folder.path / "set");
+    CHECK_THROWS_WITH(set.copy_to(folder.path / "copy", {&all_rows, 1}),
+                      Contains("was cut off") && Contains("remove it and "));
+  }
+}
+
 TEST_CASE("a place where nothing can be copied to is an error", "[copy]") {
   const Folder folder;
   write_shards(folder.path);

@@ -74,3 +74,19 @@ TEST_CASE("a disk that fills up is named, and no file is left", "[shard]") {
   }
   CHECK(fs::is_empty(folder.path));
 }
+
+TEST_CASE("a data set's fingerprint follows from names, labels and each pixel, not from its place",
+          "[shard]") {
+  const Folder folder;
+  const DataSetInfo info = small_info();
+  for (const char* name : {"one", "copy", "other"}) fs::create_directories(folder.path / name);
+  // Rows 0 to 8 and 9 to 17 have the same labels.
+  write_shard(folder.path / "one/a.h5", info, 0, 9);
+  write_shard(folder.path / "copy/a.h5", info, 0, 9);
+  write_shard(folder.path / "other/a.h5", info, 9, 9);
+  const auto of = [&](const char* name) { return DataSet(folder.path / name).fingerprint(); };
+  CHECK(of("one") == of("copy"));
+  CHECK(of("one") != of("other"));
+  fs::rename(folder.path / "copy/a.h5", folder.path / "copy/b.h5");
+  CHECK(of("one") != of("copy"));
+}
