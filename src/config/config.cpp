@@ -17,6 +17,7 @@ namespace {
 
 const char* kind_name(const ConfigKey& key) {
   if (key.is_switch) return "true, false or \"auto\"";
+  if (key.has_auto) return "a number or \"auto\"";
   switch (key.kind) {
     case TomlKind::text:
       return "a text in quotes";
@@ -240,6 +241,7 @@ std::set<std::string> apply_toml(Config& config, std::string_view text, const st
     const ConfigKey* key = find_key(entry.key);
     require(key != nullptr, where + unknown_key(entry.key));
     require(entry.kind == key->kind || (key->is_size && entry.kind == TomlKind::text) ||
+                (key->has_auto && entry.kind == TomlKind::text && entry.value == "auto") ||
                 (key->is_switch && entry.kind == TomlKind::boolean),
             where + fmt::format("{} takes {}", entry.key, kind_name(*key)));
     try {
@@ -298,6 +300,7 @@ void resolve(Config& config, int replicas) {
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);
+  require_traceable(config.trace, replicas, "trace");
   check_metrics(config.metrics);
   check_clock(config);
   if (config.optim.lr_for_batch != 0) {

@@ -83,7 +83,7 @@ RunData::RunData(const RunSpec& spec, comm::Control& control)
   if (control_.rank() == 0 && !empty.empty()) log::warn(empty);
   if (const std::string order = training_.say_order(); control_.rank() == 0 && !order.empty())
     log::info(order);
-  for (const std::string& doubt : say_doubts(config_, sets_, training_))
+  for (const std::string& doubt : say_doubts(config_, sets_, training_, control_.world()))
     if (control_.rank() == 0) log::warn(doubt);
   choose_order();
 }

@@ -16,7 +16,7 @@ void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
 
 /// What to say about data and keys that are allowed and most likely a mistake; a line each.
 std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
-                                    const data::DataSet& training);
+                                    const data::DataSet& training, int ranks);
 
 /// What to say about classes without training rows: "1 of 11 classes has no training row: 0".
 /// Empty if each class has rows.
