@@ -1,5 +1,6 @@
 #include "lockstep/config/config.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -221,6 +222,12 @@ void check_milestones(const Config& config) {
             fmt::format("optim.milestones = {}: {} would have no effect: the run ends with epoch "
                         "{}, and a milestone counts from the next one on",
                         join(milestones, ","), epoch, config.epochs));
+  std::vector<std::uint64_t> sorted = milestones;
+  std::ranges::sort(sorted);
+  require(std::ranges::adjacent_find(sorted) == sorted.end(),
+          fmt::format("optim.milestones = {} names an epoch twice, which would multiply by the "
+                      "factor twice: name each once",
+                      join(milestones, ",")));
   require(config.optim.decay != lockstep::optim::Decay::step || !milestones.empty(),
           "optim.decay is 'step' but optim.milestones is empty; name the epochs, e.g. 30,60,80");
 }

@@ -62,6 +62,12 @@ void refuse_idle_colours(const config::Config& config, const DataSets& paths,
                    paths.train + " has grey images");
 }
 
+std::vector<bool> classes_with_rows(const data::DataSet& rows) {
+  std::vector<bool> there(rows.info().classes.size());
+  for (const std::int32_t label : rows.labels()) there[static_cast<std::size_t>(label)] = true;
+  return there;
+}
+
 void add_doubts_of_rates(const config::Config::Optim& given, std::vector<std::string>& doubts) {
   using lockstep::optim::Rule;
   const config::Config::Optim usual;
@@ -123,11 +129,24 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
   return doubts;
 }
 
+std::string say_unknown_labels(const data::DataSet& training, const data::DataSet& validation) {
+  const std::vector<std::string>& classes = training.info().classes;
+  const std::vector<bool> there = classes_with_rows(training);
+  std::size_t rows = 0, first = 0;
+  for (const std::int32_t label : validation.labels())
+    if (!there[static_cast<std::size_t>(label)] && rows++ == 0)
+      first = static_cast<std::size_t>(label);
+  if (rows == 0) return {};
+  return fmt::format(
+      "{} of validation {} of classes without a training row, such as {}: are labels counted alike "
+      "in both sets?",
+      counted(rows, "row"), rows == 1 ? "is" : "are", classes[first]);
+}
+
 std::string say_empty_classes(const data::DataSet& training) {
   constexpr std::size_t listed = 5;
   const std::vector<std::string>& classes = training.info().classes;
-  std::vector<bool> there(classes.size());
-  for (const std::int32_t label : training.labels()) there[static_cast<std::size_t>(label)] = true;
+  const std::vector<bool> there = classes_with_rows(training);
   const auto empty = static_cast<std::size_t>(std::count(there.begin(), there.end(), false));
   if (empty == 0) return {};
   std::vector<std::string> names;

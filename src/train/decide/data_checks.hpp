@@ -22,4 +22,8 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
 /// Empty if each class has rows.
 std::string say_empty_classes(const data::DataSet& training);
 
+/// What to say where validation rows are of classes without a training row: "21 rows of validation
+/// are of classes without a training row, such as 0"; else empty.
+std::string say_unknown_labels(const data::DataSet& training, const data::DataSet& validation);
+
 }  // namespace lockstep::train

@@ -27,3 +27,12 @@ TEST_CASE("a trace of more steps than rank 0 has room for is an error, by the nu
   config.trace.last = 30;
   CHECK_NOTHROW(resolve(config, 1000));
 }
+
+TEST_CASE("a milestone that is named twice is an error", "[config]") {
+  Config config = with_data();
+  config.optim.decay = optim::Decay::step;
+  config.optim.milestones = {3, 1};
+  CHECK_NOTHROW(resolve(config, 1));
+  config.optim.milestones = {1, 3, 1};
+  CHECK_THROWS_WITH(resolve(config, 1), Contains("optim.milestones = 1,3,1 names an epoch twice"));
+}

@@ -108,6 +108,10 @@ TEST_CASE("classes without training rows are counted, and the first are named", 
   CHECK(say_empty_classes(some) == "7 of 9 classes have no training row: a, b, e, f, g, ...");
   const data::DataSet most(write_shard(folder.path / "c.h5", info, 1, 8));
   CHECK(say_empty_classes(most) == "1 of 9 classes has no training row: a");
+  CHECK(say_unknown_labels(most, most).empty());
+  CHECK(say_unknown_labels(some, some).empty());
+  CHECK_THAT(say_unknown_labels(some, most),
+             Contains("6 rows of validation are of classes without a training row, such as b"));
 }
 
 TEST_CASE("keys about boxes and colours are errors where there are none", "[config][run]") {
