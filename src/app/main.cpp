@@ -83,6 +83,7 @@ void use_terminal() {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that exits (`| head`) must not end a training
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is then an error that names the file
   prepare_descriptors();
   keep_reserve();
   use_terminal();

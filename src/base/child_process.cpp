@@ -72,7 +72,7 @@ pid_t start_child(const ChildSpec& spec) {
   sigset_t blocked, usual;
   sigemptyset(&blocked);
   sigemptyset(&usual);
-  sigaddset(&usual, SIGPIPE);
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) sigaddset(&usual, ignored);
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
   posix_spawnattr_setsigmask(&how, &blocked);

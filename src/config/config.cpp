@@ -1,5 +1,6 @@
 #include "lockstep/config/config.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -17,6 +18,7 @@ namespace {
 
 const char* kind_name(const ConfigKey& key) {
   if (key.is_switch) return "true, false or \"auto\"";
+  if (key.has_auto) return "a number or \"auto\"";
   switch (key.kind) {
     case TomlKind::text:
       return "a text in quotes";
@@ -220,6 +222,12 @@ void check_milestones(const Config& config) {
             fmt::format("optim.milestones = {}: {} would have no effect: the run ends with epoch "
                         "{}, and a milestone counts from the next one on",
                         join(milestones, ","), epoch, config.epochs));
+  std::vector<std::uint64_t> sorted = milestones;
+  std::ranges::sort(sorted);
+  require(std::ranges::adjacent_find(sorted) == sorted.end(),
+          fmt::format("optim.milestones = {} names an epoch twice, which would multiply by the "
+                      "factor twice: name each once",
+                      join(milestones, ",")));
   require(config.optim.decay != lockstep::optim::Decay::step || !milestones.empty(),
           "optim.decay is 'step' but optim.milestones is empty; name the epochs, e.g. 30,60,80");
 }
@@ -240,6 +248,7 @@ std::set<std::string> apply_toml(Config& config, std::string_view text, const st
     const ConfigKey* key = find_key(entry.key);
     require(key != nullptr, where + unknown_key(entry.key));
     require(entry.kind == key->kind || (key->is_size && entry.kind == TomlKind::text) ||
+                (key->has_auto && entry.kind == TomlKind::text && entry.value == "auto") ||
                 (key->is_switch && entry.kind == TomlKind::boolean),
             where + fmt::format("{} takes {}", entry.key, kind_name(*key)));
     try {
@@ -298,6 +307,7 @@ void resolve(Config& config, int replicas) {
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);
+  require_traceable(config.trace, replicas, "trace");
   check_metrics(config.metrics);
   check_clock(config);
   if (config.optim.lr_for_batch != 0) {

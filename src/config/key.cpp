@@ -61,6 +61,7 @@ KeyEntry&& KeyEntry::or_zero() && {
 }
 
 KeyEntry&& KeyEntry::or_auto() && {
+  key_.has_auto = true;
   key_.set = [set = key_.set](Config& config, const std::string& text) {
     set(config, text == "auto" ? "0" : text);
   };

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
@@ -21,6 +23,16 @@ StepRange parse_step_range(const std::string& text, const std::string& key) {
           fmt::format("{}: '{}' has {} steps; a trace is kept in memory, {} steps at most", key,
                       text, *last - *first + 1, most_traced_steps));
   return {*first, *last};
+}
+
+void require_traceable(const StepRange& range, int ranks, const std::string& key) {
+  if (range.empty()) return;
+  const std::uint64_t most = std::max<std::uint64_t>(
+      1, most_traced_of_ranks / static_cast<std::uint64_t>(std::max(ranks, 1)));
+  require(range.last - range.first < most,
+          fmt::format("{} = {}: rank 0 keeps the traces of all {} ranks in memory, of {} steps at "
+                      "most; trace fewer",
+                      key, to_string(range), ranks, most));
 }
 
 std::string to_string(const StepRange& range) {

@@ -43,6 +43,8 @@ void Roster::heard(int rank, const Activity& activity) {
   Entry& entry = ranks_.at(static_cast<std::size_t>(rank));
   if (entry.standing == Standing::unheard || activity.movements != entry.activity.movements)
     entry.moved_s = clock_s_;
+  if (entry.standing == Standing::unheard || activity.step != entry.activity.step)
+    entry.stepped_s = clock_s_;
   entry.standing = Standing::present;
   entry.activity = activity;
   entry.heard_s = clock_s_;
@@ -146,6 +148,20 @@ std::vector<int> Roster::late(double than_s) const {
   return working.empty() ? behind : working;
 }
 
+std::vector<int> Roster::nearer(double within_s) const {
+  std::uint64_t newest = 0;
+  for (const Entry& entry : ranks_)
+    if (entry.standing == Standing::present) newest = std::max(newest, entry.activity.step);
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const Entry& entry = ranks_[rank];
+    if (entry.standing == Standing::present && entry.activity.step < newest &&
+        clock_s_ - entry.stepped_s <= within_s)
+      found.push_back(static_cast<int>(rank));
+  }
+  return found;
+}
+
 std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) const {
   if (!never_heard().empty()) return std::nullopt;
   std::vector<int> gone = missing(silent_s);
@@ -164,6 +180,9 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
                              (writing ? ": does the file system of the run answer?" : ""),
                          writing};
   }
+  if (const std::vector<int> some = nearer(unmoved_s); !some.empty())
+    return comm::Absence{
+        {}, "the others wait for " + describe_late(some) + ", which make steps", false, true};
   return comm::Absence{
       {}, "all ranks are alive and none is late: does the network between them work?", true};
 }

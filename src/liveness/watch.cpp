@@ -63,6 +63,10 @@ struct Watch::Impl {
       if (!error.empty())
         return fmt::format("{}: {}; {}", where, error, spec.find_missing(waited_s));
       if (waited_s <= spec.deadline_s) return "";
+      if (spec.come_nearer && spec.come_nearer(waited_s)) {
+        waited_s = 0;
+        return "";
+      }
       return fmt::format("{}: no reduction has ended for {:.3g} s; {}", where, spec.deadline_s,
                          spec.find_missing(waited_s));
     } catch (const std::exception& failure) {  // an error of the device

@@ -148,7 +148,8 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
     line +=
         fmt::format(" | average: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %", record.average->loss,
                     100 * record.average->top1, 100 * record.average->top5);
-  line += fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
+  if (std::isfinite(record.images_per_s))
+    line += fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
   constexpr double telling = 0.1;  // as in StragglerWatch
   if (record.data_share > telling)
     line += fmt::format(", {:.0f} % of the steps waiting for data", 100 * record.data_share);

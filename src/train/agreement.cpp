@@ -33,6 +33,19 @@ std::vector<Option> shared_options(const config::Config& config) {
   return options;
 }
 
+/// Of the weights in their plain form.
+std::string plain_hash(const backend::Parameters& parameters) {
+  std::uint32_t hash = 0;
+  std::vector<float> plain;
+  const std::vector<nn::Slice>& slices = parameters.layout().slices;
+  for (std::size_t s = 0; s < slices.size(); ++s) {
+    plain.resize(slices[s].tensor.count());
+    parameters.export_slice(backend::Part::weights, s, plain);
+    hash = crc32c(plain.data(), plain.size() * sizeof(float), hash);
+  }
+  return fmt::format("{:08x}", hash);
+}
+
 }  // namespace
 
 void require_same_options(const config::Config& config, comm::Control& control) {
@@ -60,6 +73,19 @@ void require_same_data(const data::DataSet& rows, const std::string& what, comm:
   const std::string who =
       comm::disagreement(control, fmt::format("{} rows ({:08x})", info.rows, hash), what);
   require(who.empty(), fmt::format("{}: the ranks see different data: {}", what, who));
+}
+
+void require_same_form(const backend::Parameters& parameters, const backend::Backend& backend,
+                       comm::Control& control) {
+  const std::string stored = fmt::format("{:08x}", parameters.hash());
+  if (comm::disagreement(control, stored, "form of the weights").empty()) return;
+  // Weights that differ themselves are what an audit tells.
+  if (!comm::disagreement(control, plain_hash(parameters), "form of the weights").empty()) return;
+  throw InputError(fmt::format(
+      "the ranks keep weights in different orders, so they cannot be summed, because their "
+      "processors or libraries differ: {}; set ONEDNN_MAX_CPU_ISA on all ranks to what all have "
+      "(such as AVX2), or use nodes of one kind",
+      comm::disagreement(control, backend.description(), "form of the weights")));
 }
 
 }  // namespace lockstep::train

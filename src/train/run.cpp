@@ -43,6 +43,7 @@ void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
                                 .data = parts.data.input(),
                                 .placement = parts.spec.nodes.placement(),
                                 .on_gpus = parts.backend.name() == "cuda"});
+  start.rate_jump = say_rate_jump(point, parts.config, parts.data.steps_per_epoch());
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
   const reduce::SavedState exchange(
       model::list_exchange_state(point.checkpoint),
@@ -73,6 +74,7 @@ void log_resume(const RunStart& start) {
   if (!start.changes.empty())
     log::warn(fmt::format("the result may differ from an uninterrupted run's: {}",
                           join(start.changes, ", ")));
+  if (!start.rate_jump.empty()) log::warn(start.rate_jump);
   log::info(fmt::format("resuming from {}: step {}, epoch {}", start.resume->checkpoint.string(),
                         start.progress.step, start.progress.epoch + 1));
 }
@@ -224,6 +226,14 @@ std::size_t choose_copies(const RunParts& parts) {
   return copies;
 }
 
+/// A run that ends before it was to stop.
+void warn_of_late_stop(const config::Config& config, const RunData& data) {
+  const std::uint64_t all = config.epochs * data.steps_per_epoch();
+  if (config.stop_after > all)
+    log::warn(fmt::format("stop-after = {}: the run ends with step {} and does not stop before",
+                          config.stop_after, all));
+}
+
 /// How far this start goes if nothing stops it.
 std::uint64_t planned_steps(const config::Config& config, const RunData& data) {
   const std::uint64_t all = config.epochs * data.steps_per_epoch();
@@ -258,6 +268,9 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
                        .data = data,
                        .trainer = trainer,
                        .ledger = ledger};
+  // An epoch's last batch may have the largest micro-batch.
+  if (config.memory_limit > 0) trainer.prepare(data.global_rows(data.steps_per_epoch() - 1));
+  require_same_form(trainer.parameters(), prepared.backend(), control);
   begin_state(start, parts);
   files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);
@@ -278,6 +291,7 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   start.record = start_record(parts, start);
   files.begin(start, prepared.decisions(), spec.binding_report({}));
   if (is_root) log_run(parts);
+  if (is_root) warn_of_late_stop(config, data);
   data.start_loader(start.progress, backend.device());
   trace.begin(files.directory().root(), start.progress.step, planned_steps(config, data));
   const Outcome outcome = RunLoop(parts, start.progress).run();

@@ -81,9 +81,11 @@ RunData::RunData(const RunSpec& spec, comm::Control& control)
   // 'lockstep pack' says so about shards.
   const std::string empty = training_.external() ? say_empty_classes(training_) : "";
   if (control_.rank() == 0 && !empty.empty()) log::warn(empty);
+  const std::string unknown = validation() ? say_unknown_labels(training_, *validation()) : "";
+  if (control_.rank() == 0 && !unknown.empty()) log::warn(unknown);
   if (const std::string order = training_.say_order(); control_.rank() == 0 && !order.empty())
     log::info(order);
-  for (const std::string& doubt : say_doubts(config_, sets_, training_))
+  for (const std::string& doubt : say_doubts(config_, sets_, training_, control_.world()))
     if (control_.rank() == 0) log::warn(doubt);
   choose_order();
 }

@@ -3,11 +3,16 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.hpp"
+#include "train/decide/norm_values.hpp"
+
 namespace lockstep::train {
 
 WithStatistics reestimate_statistics(const model::Model& model, backend::Backend& backend,
                                      const StatisticsSpec& spec) {
   nn::Network network = model.about.network;
+  const std::string why = spec.program.batch == 1 ? why_not_one_row(network) : "";
+  require(why.empty(), "a batch of 1 row is too small for new statistics: " + why);
   for (nn::Node& node : network.nodes) node.momentum = 1;  // a batch's share of its statistics
   WithStatistics result{backend.make_parameters(network, spec.program.precision), {}};
   backend::Parameters& parameters = *result.parameters;

@@ -148,6 +148,12 @@ backend::Program& Trainer::program_for(std::size_t rows) {
   return *program;
 }
 
+void Trainer::prepare(std::size_t global_rows) {
+  for (const MicroBatch& part :
+       plan_micro_batches(global_rows, replicas_.world(), replicas_.rank(), spec_.program.batch))
+    if (part.rows > 0) program_for(part.rows);
+}
+
 StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, float lr,
                          const std::function<std::optional<NextBatch>()>& next) {
   launch(batch, global_rows, lr, next);

@@ -37,6 +37,7 @@ struct ConfigKey {
   std::optional<KeyNeed> need;
   bool changes_results = true;  ///< resuming with another value changes the bits
   bool is_size = false;         ///< a number that may also be a text such as "4GB"
+  bool has_auto = false;        ///< takes "auto", too, as a text
   bool is_switch = false;       ///< "auto", or true or false as a boolean key takes them
   bool for_external = false;    ///< about reading a file that is not a shard
   /// Throws InputError naming the key, the value and what was expected.

@@ -18,7 +18,11 @@ struct StepRange {
 StepRange parse_step_range(const std::string& text, const std::string& key);
 std::string to_string(const StepRange& range);
 
-/// A trace is kept in memory until its range ends.
-constexpr std::uint64_t most_traced_steps = 1000;
+/// A trace is kept in memory until its range ends; rank 0 then has those of all ranks, some 18 kB
+/// for each step and rank.
+constexpr std::uint64_t most_traced_steps = 1000, most_traced_of_ranks = 20'000;
+
+/// Throws InputError naming `key` where the steps of that many ranks are more than these.
+void require_traceable(const StepRange& range, int ranks, const std::string& key);
 
 }  // namespace lockstep::config

@@ -48,6 +48,9 @@ class Roster {
   /// wait themselves; if all wait, those that are in an earlier step than others. Empty when all
   /// wait in the same step.
   std::vector<int> late(double than_s) const;
+  /// Ranks in an earlier step than others that came to it within the last `within_s`: with an exact
+  /// exchange there are none for long.
+  std::vector<int> nearer(double within_s) const;
   /// Whether some rank has waited that long, while no rank has moved.
   bool stuck(double than_s) const;
 
@@ -55,7 +58,8 @@ class Roster {
   bool all_wait(double than_s) const;
 
   /// The ranks that keep others waiting: those that have ended or were silent for longer than
-  /// `silent_s`; else those that are late by more than `unmoved_s`. Nothing while a rank was never
+  /// `silent_s`; else those that are late by more than `unmoved_s`; else none, where one comes
+  /// nearer, or the network is to blame. Nothing while a rank was never
   /// heard from: what it does is not known.
   std::optional<comm::Absence> absence(double silent_s, double unmoved_s) const;
 
@@ -70,6 +74,7 @@ class Roster {
     Standing standing = Standing::unheard;
     Activity activity;
     double heard_s = 0, moved_s = 0;         ///< when, on this roster's clock
+    double stepped_s = 0;                    ///< when it was first heard of in its current step
     double excused_s = 0, excused_to_s = 0;  ///< since it was heard: how much, and until when
     double starved_s = 0, starved_to_s = 0;  ///< the longest time without a core; when it ended
     std::string trouble;

@@ -18,6 +18,8 @@ struct WatchSpec {
   /// Names the ranks that keep this one waiting, after it has waited for `waited_s`. Called on the
   /// watch's thread: it must not touch what belongs to the main thread.
   std::function<std::string(double waited_s)> find_missing;
+  /// Optional: whether, after such a wait, the others only have steps to make: it begins again.
+  std::function<bool(double waited_s)> come_nearer = {};
   std::function<void()> abort;  ///< ends what is in flight; on a separate thread: it may hang
   std::function<void(const std::string& why)> give_up;  ///< ends the world
 };

@@ -201,7 +201,9 @@ struct EpochRecord {
   std::uint64_t epoch = 0, step = 0;  ///< step: the last of the epoch
   double train_loss = 0, train_top1 = 0;
   std::optional<Validation> validation = std::nullopt;
-  double images_per_s = 0;  ///< in training, over all ranks, since the epoch began or was resumed
+  /// In training, over all ranks, since the epoch began or was resumed; null in the file where no
+  /// step was left.
+  double images_per_s = 0;
   std::vector<std::string> bad_rows = {};  ///< those replaced in this epoch
   /// How long the slowest rank waited for data since the epoch began or was resumed: milliseconds
   /// per step, and as a share of the time in steps (0 to 1; not in the file).

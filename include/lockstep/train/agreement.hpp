@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/shard/data_set.hpp"
@@ -17,5 +18,11 @@ void require_same_options(const config::Config& config, comm::Control& control);
 /// Throws InputError on every rank, naming the key (or option) `what` and which rank sees what.
 /// Collective.
 void require_same_data(const data::DataSet& rows, const std::string& what, comm::Control& control);
+
+/// Checks, before the first sum, that all ranks keep parameters in the same order: the formats of
+/// convolutions on CPUs depend on the instruction set. `parameters` hold what the seed gives.
+/// Throws InputError on every rank, naming what the ranks compute with. Collective.
+void require_same_form(const backend::Parameters& parameters, const backend::Backend& backend,
+                       comm::Control& control);
 
 }  // namespace lockstep::train

@@ -103,6 +103,10 @@ class Trainer {
   /// LAMB's scale of its moments.
   void continue_after(std::uint64_t steps_done) { steps_done_ = steps_done; }
 
+  /// Compiles all programs of a step of that many rows, where the first such step would. Throws
+  /// InputError as a backend does, such as where a memory limit has no room for one.
+  void prepare(std::size_t global_rows);
+
   /// Trains on one global batch; `batch` is this rank's part of it and may be empty. Once all work
   /// is queued, it calls `next`; if that returns a batch, it is copied to the device meanwhile and
   /// must be the one of the next step. The batch must stay alive until the step has ended.

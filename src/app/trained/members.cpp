@@ -9,6 +9,7 @@
 #include "app/trained/trained_model.hpp"
 #include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/backend/inference/ladder.hpp"
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/edit_distance.hpp"
@@ -198,6 +199,19 @@ void require_normalised(const MemberModels& members) {
                         member.file));
 }
 
+namespace {
+
+/// Of the weights as the file has them: in which order a backend keeps them depends on the
+/// processor.
+std::string hash_of(const model::Model& model) {
+  std::uint32_t hash = 0;
+  for (const model::Weight& weight : model.weights)
+    hash = crc32c(weight.values.data(), weight.values.size() * sizeof(float), hash);
+  return fmt::format("{:08x}", hash);
+}
+
+}  // namespace
+
 RunningModel run_members(MemberModels& members, backend::Backend& backend, std::size_t batch) {
   RunningModel running;
   std::vector<backend::Member> made;
@@ -210,8 +224,8 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
       backend::Parameters& parameters = *running.parameters.emplace_back(
           backend.make_parameters(about.network, program.precision, backend::Keeps::weights));
       model::put_weights(member.model, parameters);
+      running.hash += hash_of(member.model);
       member.model.weights.clear();
-      running.hash += fmt::format("{:08x}", parameters.hash());
       const bool first_stage = made.size() < how.stages.front().members;
       made.push_back({member.name, make_member(member, first_stage, backend, program, parameters)});
     });

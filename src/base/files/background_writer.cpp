@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 
@@ -81,7 +82,16 @@ struct BackgroundWriter::Impl {
     }
   }
 
+  /// What can no longer be written is no wrong input: when the order came, it could be.
   static std::size_t write(const Order& order) {
+    try {
+      return carry_out(order);
+    } catch (const InputError& error) {
+      throw Error(error.what());
+    }
+  }
+
+  static std::size_t carry_out(const Order& order) {
     if (order.before) order.before();
     const std::string_view bytes = order.bytes();
     for (const auto& path : order.paths) write_text_atomically(path, bytes);

@@ -56,7 +56,7 @@ std::size_t read_all_at(int descriptor, void* to, std::size_t bytes, std::uint64
 
 bool is_machine_fault(int error_number) {
   return error_number == ENOSPC || error_number == EDQUOT || error_number == EIO ||
-         error_number == ENOMEM;
+         error_number == ENOMEM || error_number == EFBIG;
 }
 
 void fail_by_system(std::string_view what, int error_number) {

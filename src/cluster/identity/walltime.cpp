@@ -6,6 +6,7 @@
 #include <cctype>
 #include <ctime>
 
+#include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 
@@ -49,15 +50,49 @@ std::optional<double> read_time_limit(std::string_view text) {
   return read_time_left(full);
 }
 
+namespace {
+
+/// What Slurm's variables say by this node's clock.
+struct LeftByClock {
+  double left_s = 0;
+  std::optional<double> length_s =
+      std::nullopt;  ///< of the allocation, where they say when it began
+  /// The clock of this node and Slurm's cannot both be right.
+  bool is_wrong() const { return left_s <= 0 || (length_s && left_s > *length_s); }
+};
+
+std::optional<LeftByClock> left_by_clock(const EnvLookup& env) {
+  const auto end = whole_number<long>(env("SLURM_JOB_END_TIME").value_or(""));
+  if (!end) return std::nullopt;
+  LeftByClock by_clock{.left_s = static_cast<double>(*end - static_cast<long>(std::time(nullptr)))};
+  if (const auto start = whole_number<long>(env("SLURM_JOB_START_TIME").value_or("")))
+    by_clock.length_s = static_cast<double>(*end - *start);
+  return by_clock;
+}
+
+/// Where Slurm does not answer, either: no end that has passed, and none later than can be.
+std::optional<double> within_length(const LeftByClock& by_clock) {
+  log::warn(fmt::format(
+      "by this node's clock the job, which runs, {}: does the clock differ from Slurm's? The time "
+      "limit is not known for certain",
+      by_clock.left_s <= 0 ? fmt::format("ended {:.0f} s ago", -by_clock.left_s)
+                           : "has not begun yet"));
+  return by_clock.left_s <= 0 ? std::nullopt : by_clock.length_s;
+}
+
+}  // namespace
+
 std::optional<double> allocation_left_s(const EnvLookup& env) {
   const auto job = env("SLURM_JOB_ID");
   const bool number = job && !job->empty() && std::all_of(job->begin(), job->end(), [](char c) {
                         return std::isdigit(static_cast<unsigned char>(c)) != 0;
                       });
   if (!number) return std::nullopt;
-  if (const auto end = whole_number<long>(env("SLURM_JOB_END_TIME").value_or("")))
-    return static_cast<double>(*end - static_cast<long>(std::time(nullptr)));
-  return read_time_left(ask_slurm(fmt::format("squeue -h -j {} -o %L", *job)));
+  const auto by_clock = left_by_clock(env);
+  if (by_clock && !by_clock->is_wrong()) return by_clock->left_s;
+  if (const auto left_s = read_time_left(ask_slurm(fmt::format("squeue -h -j {} -o %L", *job))))
+    return left_s;
+  return by_clock ? within_length(*by_clock) : std::nullopt;
 }
 
 std::optional<double> mpirun_patience_s(const EnvLookup& env) {

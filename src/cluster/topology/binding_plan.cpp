@@ -127,9 +127,16 @@ class Division {
   std::size_t peers_ = 0, domain_cores_ = 0;
 };
 
+/// Some more than one are for tests and for measuring.
+constexpr std::size_t most_on_a_core = 16;
+
 void fill_threads(const Machine& machine, std::size_t wanted, Plan& plan) {
   const std::vector<CpuSet> cores = cores_in(machine, plan.share);
   const std::size_t threads = wanted == 0 ? cores.size() : wanted;
+  require(threads <= most_on_a_core * cores.size(),
+          fmt::format("threads = {}: this rank has {}, on which that many would only wait for each "
+                      "other; leave it out (one for each core), or give {} at most",
+                      threads, counted(cores.size(), "core"), most_on_a_core * cores.size()));
   for (std::size_t thread = 0; thread < threads; ++thread)
     plan.compute.push_back(cores[thread % cores.size()]);
   for (std::size_t core = threads; core < cores.size(); ++core)

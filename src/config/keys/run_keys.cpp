@@ -101,7 +101,7 @@ std::vector<ConfigKey> run_keys() {
           "command of the shell that rank 0 runs once when training ends, for 10 s at most; $1 and "
           "$LOCKSTEP_STATUS are finished, stopped, diverged or failed, $2 and $LOCKSTEP_RUN the "
           "run's folder (empty before it has one), $3 and $LOCKSTEP_REASON why; for a page: "
-          "'lockstep report \"$2\" -o page.html'")
+          "'lockstep report \"$2\" -o page.html'; of its output 64 kB are passed on")
           .bookkeeping(),
       key("trace", &C::trace,
           "FIRST:LAST: write a timeline of these steps on all ranks into the run's folder trace/")

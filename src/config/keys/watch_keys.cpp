@@ -11,7 +11,8 @@ std::vector<ConfigKey> watch_keys() {
           .bookkeeping(),
       key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
           "in a Slurm job: stop with a checkpoint this long before its time limit, in addition to "
-          "the measured time of a step and a checkpoint")
+          "the measured time of a step and a checkpoint; a limit that is made longer later is not "
+          "seen")
           .within(0, 1e6)
           .bookkeeping(),
       key("audit.every-steps", &C::audit, &C::Audit::every_steps,

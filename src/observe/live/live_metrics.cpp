@@ -17,6 +17,9 @@ namespace lockstep::observe {
 namespace {
 
 constexpr double textfile_every_s = 5;
+// A scrape is one short request: connections that say nothing must not keep others waiting.
+constexpr std::size_t most_connections = 256;
+constexpr unsigned silence_s = 2;
 
 HttpResponse page(const PrometheusText& metrics, const HttpRequest& request) {
   if (request.path != "/metrics") return {.status = 404, .body = "the metrics are at /metrics\n"};
@@ -31,7 +34,9 @@ struct LiveMetrics::Impl {
   explicit Impl(Spec wanted) : spec(std::move(wanted)) {
     if (!spec.textfile.empty()) writer.emplace(spec.enter);
     if (spec.listen.empty()) return;
-    const HttpSpec where = parse_listen(spec.listen, "metrics.listen");
+    HttpSpec where = parse_listen(spec.listen, "metrics.listen");
+    where.most_connections = most_connections;
+    where.silence_s = silence_s;
     try {
       server = make_http_server(
           where, [this](const HttpRequest& request) { return page(metrics, request); });

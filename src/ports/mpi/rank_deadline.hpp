@@ -49,8 +49,9 @@ class RankDeadline final : public comm::WaitDeadline {
     roll_call_.listen(wait);
     if (!over) return;
     if (all_answer_) roll_call_.give_up(wait, deadline_s_, *all_answer_);
-    all_answer_ = roll_call_.ask(wait, deadline_s_);
-    countdown_ = Countdown(comm::look_longer_s);
+    RollCall::Answers answers = roll_call_.ask(wait, deadline_s_);
+    countdown_ = Countdown(answers.nearer ? deadline_s_ : comm::look_longer_s);
+    if (!answers.nearer) all_answer_ = std::move(answers);
   }
 
  private:

@@ -81,10 +81,11 @@ void RollCall::listen(const Wait& wait) {
 }
 
 RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
-  blame_absent(wait.phase, deadline_s);
+  Answers said;
+  said.nearer = blame_absent(wait.phase, deadline_s);
+  if (said.nearer) return said;
   send(comm::all_but({rank_}, world_), question, {rank_, round_, 0, ""});
   std::map<int, std::string> answers{{rank_, answer_of(wait)}};
-  Answers said;
   std::vector<int> awaited, late;
   const double asked_s = now_s();
   Countdown left(time_to_answer_s);
@@ -129,12 +130,13 @@ void RollCall::tell(const Answers& answers, const Finding& found) {
   end(found);
 }
 
-void RollCall::blame_absent(std::string_view phase, double deadline_s) {
+bool RollCall::blame_absent(std::string_view phase, double deadline_s) {
   std::vector<int> here;
   const auto absence = find_absence_ ? find_absence_(deadline_s) : std::nullopt;
   if (absence) here = comm::all_but(absence->ranks, world_);
-  if (here.empty() || here.size() == static_cast<std::size_t>(world_)) return;
-  if (std::find(here.begin(), here.end(), rank_) == here.end()) return;
+  if (here.empty() || here.size() == static_cast<std::size_t>(world_))
+    return absence && absence->nearer;
+  if (std::find(here.begin(), here.end(), rank_) == here.end()) return false;
   std::map<int, std::string> phases;
   for (const int rank : here) phases[rank] = phase;
   std::string found = describe_missing(phase, deadline_s, comm::all_but({}, world_), phases);

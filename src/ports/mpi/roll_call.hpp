@@ -44,8 +44,10 @@ class RollCall {
     std::map<int, std::string> phases;    ///< where each of them waits, this one included
     std::map<int, std::uint64_t> rounds;  ///< of those that answered
     std::vector<int> late;                ///< they came to the same wait after they were asked
+    bool nearer = false;                  ///< nothing else: see comm::Absence
   };
-  /// Call it after a wait of `deadline_s`: asks. Throws Error with the finding when some do not
+  /// Call it after a wait of `deadline_s`: asks. Where a rank comes nearer, the wait begins again.
+  /// Throws Error with the finding when some do not
   /// answer.
   Answers ask(const Wait& wait, double deadline_s);
   /// Call it when nothing has come for look_longer_s since all answered.
@@ -57,8 +59,8 @@ class RollCall {
   struct Note;
   void send(const std::vector<int>& ranks, int tag, const Note& note);
   std::optional<Note> take(int tag);
-  /// Throws Error when the heartbeats name absent ranks; else returns.
-  void blame_absent(std::string_view phase, double deadline_s);
+  /// Throws Error when the heartbeats name absent ranks. True where one comes nearer.
+  bool blame_absent(std::string_view phase, double deadline_s);
   struct Finding {
     std::string text;
     bool outside = false;

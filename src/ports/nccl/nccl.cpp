@@ -82,6 +82,10 @@ struct Site {
     };
     spec.library_error = [all = connections, s = deadline_s] { return all->error(s); };
     spec.find_missing = [this](double waited_s) { return find_missing(waited_s); };
+    spec.come_nearer = [this](double waited_s) {
+      const auto absence = find_absence ? find_absence(waited_s) : std::nullopt;
+      return absence && absence->nearer;
+    };
     spec.abort = [all = connections] { all->abort_within_patience(); };
     spec.give_up = [](const std::string& why) {
       log::error(why);

@@ -17,10 +17,11 @@ std::string title_of(int rank, const Peer& peer) {
 }
 
 /// After the deadline. The heartbeats mostly know which ranks keep the others waiting; else it is
-/// those that did not come to this meeting.
+/// those that did not come to this meeting. Empty where one comes nearer: the wait begins again.
 std::string describe_late(std::string_view phase, const std::vector<int>& not_here,
                           const comm::MeetingSpec& spec) {
   const auto absence = spec.find_absence ? spec.find_absence(spec.deadline_s) : std::nullopt;
+  if (absence && absence->nearer) return "";
   const bool known = absence && !absence->ranks.empty();
   return fmt::format("{}: {} did not arrive within {:g} s{}", phase,
                      comm::rank_list(known ? absence->ranks : not_here), spec.deadline_s,
@@ -99,7 +100,10 @@ class Rank0Control final : public comm::MeetingControl {
       }
       if (here.size() == peers_.size()) return parts;
       check_not_cancelled(spec_);
-      if (left.over()) refuse(describe_late(phase, comm::all_but(here, world()), spec_));
+      if (!left.over()) continue;
+      const std::string late = describe_late(phase, comm::all_but(here, world()), spec_);
+      if (!late.empty()) refuse(late);
+      left = Countdown(spec_.deadline_s);
     }
   }
 
@@ -145,7 +149,8 @@ class OtherRankControl final : public comm::MeetingControl {
     host_.wire.send(std::string(phase) + '\0' + mine);
     Wire* const only[] = {&host_.wire};
     // Rank 0 has its own deadline, and if it is alive it knows better which ranks are missing.
-    for (Countdown left(1.1 * spec_.deadline_s + 1);; wait_for(only)) {
+    const double patience_s = 1.1 * spec_.deadline_s + 1;
+    for (Countdown left(patience_s);; wait_for(only)) {
       host_.wire.flush();
       if (const auto answer = host_.wire.receive(); answer && !answer->empty()) {
         if (answer->front() == refused) throw comm::MissingRanks(answer->substr(1), true);
@@ -156,7 +161,10 @@ class OtherRankControl final : public comm::MeetingControl {
         throw comm::MissingRanks(describe_gone(phase, title_of(0, host_), spec_));
       }
       check_not_cancelled(spec_);
-      if (left.over()) throw comm::MissingRanks(describe_late(phase, {0}, spec_));
+      if (!left.over()) continue;
+      const std::string late = describe_late(phase, {0}, spec_);
+      if (!late.empty()) throw comm::MissingRanks(late);
+      left = Countdown(patience_s);
     }
   }
 

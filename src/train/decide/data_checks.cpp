@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/config/keys.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -61,6 +62,41 @@ void refuse_idle_colours(const config::Config& config, const DataSets& paths,
                    paths.train + " has grey images");
 }
 
+std::vector<bool> classes_with_rows(const data::DataSet& rows) {
+  std::vector<bool> there(rows.info().classes.size());
+  for (const std::int32_t label : rows.labels()) there[static_cast<std::size_t>(label)] = true;
+  return there;
+}
+
+void add_doubts_of_rates(const config::Config::Optim& given, std::vector<std::string>& doubts) {
+  using lockstep::optim::Rule;
+  const config::Config::Optim usual;
+  if (given.lr == 0) doubts.push_back("optim.lr = 0: no weight will change");
+  const bool other_rule = given.rule == Rule::lamb || given.rule == Rule::lars;
+  if (other_rule && given.lr == usual.lr)
+    doubts.push_back(
+        fmt::format("optim.lr = {} is SGD's default, and optim.rule = {} needs about {}", given.lr,
+                    choice_name(given.rule), given.rule == Rule::lamb ? "0.005" : "5 to 30"));
+  if (given.warmup_start > given.lr)
+    doubts.push_back(
+        fmt::format("optim.warmup-start = {} is above optim.lr = {}: the warm-up "
+                    "lowers the learning rate",
+                    given.warmup_start, given.lr));
+}
+
+/// Those that are given: "comm.wire = bf16, comm.bucket-mb = 4".
+std::string keys_between_ranks(const config::Config& config) {
+  const config::Config usual;
+  std::vector<std::string> given;
+  for (const char* name : {"comm.wire", "comm.bucket-mb", "comm.all-reduce", "comm.deadline-s",
+                           "liveness.timeout-s", "audit.every-steps"}) {
+    const config::ConfigKey& key = *config::find_key(name);
+    if (key.get(config) != key.get(usual))
+      given.push_back(fmt::format("{} = {}", name, key.get(config)));
+  }
+  return join(given, ", ");
+}
+
 }  // namespace
 
 void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
@@ -71,9 +107,11 @@ void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
 }
 
 std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
-                                    const data::DataSet& training) {
+                                    const data::DataSet& training, int ranks) {
   std::vector<std::string> doubts;
-  if (config.optim.lr == 0) doubts.push_back("optim.lr = 0: no weight will change");
+  add_doubts_of_rates(config.optim, doubts);
+  if (const std::string idle = keys_between_ranks(config); ranks == 1 && !idle.empty())
+    doubts.push_back(idle + ": this is about several ranks, and there is one");
   const config::Config::Data& data = config.data;
   std::error_code none;
   const bool same_images = data.val_images.empty() || data.val_images == data.images;
@@ -91,11 +129,24 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
   return doubts;
 }
 
+std::string say_unknown_labels(const data::DataSet& training, const data::DataSet& validation) {
+  const std::vector<std::string>& classes = training.info().classes;
+  const std::vector<bool> there = classes_with_rows(training);
+  std::size_t rows = 0, first = 0;
+  for (const std::int32_t label : validation.labels())
+    if (!there[static_cast<std::size_t>(label)] && rows++ == 0)
+      first = static_cast<std::size_t>(label);
+  if (rows == 0) return {};
+  return fmt::format(
+      "{} of validation {} of classes without a training row, such as {}: are labels counted alike "
+      "in both sets?",
+      counted(rows, "row"), rows == 1 ? "is" : "are", classes[first]);
+}
+
 std::string say_empty_classes(const data::DataSet& training) {
   constexpr std::size_t listed = 5;
   const std::vector<std::string>& classes = training.info().classes;
-  std::vector<bool> there(classes.size());
-  for (const std::int32_t label : training.labels()) there[static_cast<std::size_t>(label)] = true;
+  const std::vector<bool> there = classes_with_rows(training);
   const auto empty = static_cast<std::size_t>(std::count(there.begin(), there.end(), false));
   if (empty == 0) return {};
   std::vector<std::string> names;

@@ -16,10 +16,14 @@ void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
 
 /// What to say about data and keys that are allowed and most likely a mistake; a line each.
 std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
-                                    const data::DataSet& training);
+                                    const data::DataSet& training, int ranks);
 
 /// What to say about classes without training rows: "1 of 11 classes has no training row: 0".
 /// Empty if each class has rows.
 std::string say_empty_classes(const data::DataSet& training);
+
+/// What to say where validation rows are of classes without a training row: "21 rows of validation
+/// are of classes without a training row, such as 0"; else empty.
+std::string say_unknown_labels(const data::DataSet& training, const data::DataSet& validation);
 
 }  // namespace lockstep::train

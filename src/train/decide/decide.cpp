@@ -12,6 +12,7 @@
 #include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/specs.hpp"
+#include "train/decide/norm_values.hpp"
 #include "train/decide/reduction.hpp"
 #include "train/decide/winograd_choice.hpp"
 
@@ -45,6 +46,12 @@ Decided decide(const StartSetting& setting) {
   const GpuSteps gpu_steps = decide_gpu_steps(setting);
   TrainerSpec trainer = make_trainer_spec(gpu_steps.in(spec.config), setting.data.input(),
                                           spec.grid.replicas.count, spec.grid.replicas.index);
+  require_norm_values(trained_part(spec.config, trainer.network),
+                      {.full = setting.data.global_rows(0),
+                       .last = setting.data.global_rows(setting.data.steps_per_epoch() - 1),
+                       .replicas = spec.grid.replicas.count,
+                       .most = trainer.program.batch},
+                      spec.config);
   const ReductionSetting reduction{.flat = setting.communicator,
                                    .control = setting.control,
                                    .nodes = spec.nodes,

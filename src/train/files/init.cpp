@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
@@ -75,6 +75,20 @@ std::string describe_head(const config::Config& config, const model::Description
                      : ": the file's are others (--head keep keeps its last layer)");
 }
 
+/// How the images that the weights will see are normalised: what a file of another program was
+/// trained with, it does not say.
+std::string describe_normalisation(const data::DataSetInfo& file, const data::DataSetInfo& input) {
+  const auto numbers = [](const data::DataSetInfo& info) {
+    return fmt::format("[{:.3g}] and [{:.3g}]", fmt::join(info.mean, ", "),
+                       fmt::join(info.stddev, ", "));
+  };
+  std::string text = fmt::format("; images are normalised by the data set's mean and deviation, {}",
+                                 numbers(input));
+  if (numbers(file) != numbers(input) && !file.mean.empty())
+    text += fmt::format(", and not by those that the file names, {}", numbers(file));
+  return text;
+}
+
 }  // namespace
 
 void begin_with_weights(const config::Config& config, const data::DataSetInfo& input,
@@ -93,8 +107,9 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
                               find_weight(model, slices[i].tensor)->values);
   if (parameters.has_average()) parameters.start_average();
   if (!is_root) return;
-  log::info(fmt::format("beginning with the weights of {}{}", path,
-                        describe_head(config, model.about, network.classes, keeps_head)));
+  log::info(fmt::format("beginning with the weights of {}{}{}", path,
+                        describe_head(config, model.about, network.classes, keeps_head),
+                        describe_normalisation(model.about.input, input)));
   const std::vector<std::string>& names = model.about.input.classes;
   if (keeps_head && !names.empty() && !std::ranges::equal(names, input.classes, same_text))
     log::warn(

@@ -1,6 +1,7 @@
 #include "train/files/resume.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/core.h>
@@ -8,6 +9,9 @@
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/config/keys.hpp"
+#include "lockstep/data/loading/sampler.hpp"
+#include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -79,6 +83,26 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
          "'" + header.placement + "'", "'" + conditions.placement + "'");
 }
 
+/// What only a run's beginning reads is of no use to a resume, and would be recorded as if it were.
+void require_same_beginning(const ResumePoint& point, const config::Config& before,
+                            const config::Config& now) {
+  for (const char* name : {"init", "head", "model-options.zero-init-residual"}) {
+    const config::ConfigKey& key = *config::find_key(name);
+    const std::string then = key.get(before), today = key.get(now);
+    require(then == today,
+            fmt::format("{} = '{}' would have no effect on a resume: the weights are those of {}, "
+                        "whose run began with {} = '{}'; keep it, or begin another run",
+                        name, today, point.checkpoint.string(), name, then));
+  }
+}
+
+/// Of an epoch of that many rows.
+std::uint64_t steps_of_epoch(std::uint64_t rows, const config::Config& config) {
+  data::SamplerSpec order{.rows = rows, .global_batch = config.batch};
+  order.keep_last = config.data.keep_last;
+  return data::Sampler(order).batches();
+}
+
 /// Why ranks on other nodes give other bits; empty where they do not. A file without a placement is
 /// by another build, which is named anyway.
 std::string changed_placement(const model::CheckpointHeader& header, const config::Config& before,
@@ -135,6 +159,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       point.checkpoint.string(), choice_name(before.freeze),
                       choice_name(now.freeze), point.checkpoint.string()));
   require_same_rule(point, before.optim, now.optim);
+  require_same_beginning(point, before, now);
   require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
@@ -161,6 +186,31 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   numbers("mean", header.input.mean, conditions.data.mean);
   numbers("deviation", header.input.stddev, conditions.data.stddev);
   return changes;
+}
+
+std::string say_rate_jump(const ResumePoint& point, const config::Config& now,
+                          std::uint64_t steps_per_epoch) {
+  constexpr float noticeable = 1e-3f;
+  const model::Progress& progress = point.header.progress;
+  const config::Config before = written_config(point);
+  const auto next_step = [&](std::uint64_t steps) {
+    return progress.epoch * steps + progress.batch;
+  };
+  const std::uint64_t then = steps_of_epoch(point.header.input.rows, before);
+  if (next_step(then) == 0) return "";
+  const optim::ScheduleSpec schedule = make_schedule(before, then);
+  const float last = optim::learning_rate(schedule, next_step(then) - 1),
+              expected = optim::learning_rate(schedule, next_step(then)),
+              next = optim::learning_rate(make_schedule(now, steps_per_epoch),
+                                          next_step(steps_per_epoch));
+  if (std::abs(next - expected) <= noticeable * std::max(next, expected)) return "";
+  const bool has_end =
+      now.optim.decay == optim::Decay::cosine || now.optim.decay == optim::Decay::polynomial;
+  const std::string why = has_end && before.epochs != now.epochs
+                              ? fmt::format("{} now ends with epoch {}, not {}",
+                                            choice_name(now.optim.decay), now.epochs, before.epochs)
+                              : fmt::format("without the changes it would be {:.3g}", expected);
+  return fmt::format("the learning rate goes from {:.3g} to {:.3g}: {}", last, next, why);
 }
 
 }  // namespace lockstep::train

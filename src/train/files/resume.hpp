@@ -46,4 +46,10 @@ struct ResumeConditions {
 std::vector<std::string> judge_resume(const ResumePoint& point, const config::Config& now,
                                       const ResumeConditions& conditions);
 
+/// What to say where the next step's learning rate is another one than without this start's
+/// changes: "the learning rate goes from 0.0017 to 0.05: cosine now ends with epoch 6, not 3"; else
+/// empty. `steps_per_epoch`: of this start. Pure.
+std::string say_rate_jump(const ResumePoint& point, const config::Config& now,
+                          std::uint64_t steps_per_epoch);
+
 }  // namespace lockstep::train

@@ -27,6 +27,7 @@ struct RunStart {
   model::Progress progress;
   std::optional<ResumePoint> resume;  ///< empty: from the beginning
   std::vector<std::string> changes;   ///< by the resume: see judge_resume()
+  std::string rate_jump = {};         ///< see say_rate_jump()
   observe::StartRecord record = {};   ///< without the run's id
   bool same_run() const { return resume && resume->same_run; }
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/core.h>
@@ -194,7 +195,10 @@ observe::EpochRecord RunLoop::epoch_record() {
                               .train_loss = progress_.loss_sum / rows,
                               .train_top1 = static_cast<double>(progress_.top1) / rows,
                               .validation = std::nullopt,
-                              .images_per_s = statistics_.epoch_images_per_s(),
+                              // A start that only validates has no step to measure.
+                              .images_per_s = statistics_.epoch_steps > 0
+                                                  ? statistics_.epoch_images_per_s()
+                                                  : std::numeric_limits<double>::quiet_NaN(),
                               .bad_rows = progress_.bad_rows};
   record.steps_ms = statistics_.epoch_s * 1e3;
   if (const auto ranks = record_ranks()) {

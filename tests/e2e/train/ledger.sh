@@ -94,6 +94,9 @@ run "${train[@]}" --out fails --epochs 1 --notify 'exit 7'
 ((status == 0)) && says "^warning: notify: 'exit 7': it ended with status 7$" &&
   [[ -e fails/summary.json ]]
 verdict $? 'a command that fails is one line, and the run is done'
+run "${train[@]}" --out floods --epochs 1 --notify 'yes | head -n 500000; exit 7'
+((status == 0)) && says 'it ended with status 7$' && ((${#said} > 60000 && ${#said} < 100000))
+verdict $? 'of what a command prints 64 kB are passed on'
 began=$SECONDS
 run ranks 2 "${train[@]}" --out hangs --stop-after 2 --notify 'trap "" TERM; sleep 987 & sleep 987'
 ((status == 3)) && says 'warning: notify: .*: it was ended after 10 s$' &&

@@ -35,6 +35,20 @@ verdict $? 'k steps + save + the rest = all steps, bit for bit'
 run ranks 2 "${train[@]}" --out edge --stop-after 11
 ((status == 3)) && run ranks 2 "${train[@]}" --out edge --resume auto && same_as_whole edge
 verdict $? 'a run that was stopped before a validation does it when resumed'
+! says '[^0-9]0 images/s' &&
+  grep '"kind":"epoch"' edge/metrics.jsonl | head -n 1 | grep -q '"images_per_s":null'
+verdict $? 'an epoch of which a start made no step has no images per second'
+
+# Of a copy, because others are compared with the whole run.
+cp -r whole longer
+run ranks 2 "$LOCKSTEP" resume longer --epochs 4 --stop-after 23
+((status == 3)) &&
+  says 'warning: the learning rate goes from 0.000[0-9]* to 0.025: cosine now ends with epoch 4'
+verdict $? 'a resume whose learning rate jumps says both rates, and why'
+run "$LOCKSTEP" resume longer --epochs 4 --init nosuch.pth --head new
+((status == 2)) && says "init = 'nosuch.pth' would have no effect on a resume" &&
+  ! grep -q nosuch longer/config.toml
+verdict $? 'weights to begin with are an error of a resume, and are not recorded'
 
 # Rank 0's clock decides; here a checkpoint is due after each step. No other key asks for one.
 timed=("${any[@]}" --epochs 2 --checkpoint.every-epochs 0 --checkpoint.keep 30 --out timed

@@ -39,6 +39,16 @@ refuses 'a global batch that the ranks cannot share is an error' 'batch = 1 .*2 
   "${data[@]}" --batch 1
 refuses 'a batch larger than the data set is an error' 'batch of 128 rows is larger than the data set.s 40.*--batch.*--data.keep-last' 2 \
   "${data[@]}"
+refuses 'a micro-batch of which batch norm sees one value a channel is an error with the remedy' \
+  'batch = 4 and accumulate = 4 on 1 rank .*layer4.0.bn1.*use --accumulate 2' 1 "${data[@]}" \
+  --model resnet18 --batch 4 --accumulate 4
+refuses 'so is a last row alone' \
+  'data.keep-last = true and batch = 39 .*last batch 1 row.*leave out data.keep-last' 1 \
+  "${data[@]}" --model resnet18 --batch 39 --data.keep-last
+refuses 'and both are errors of a rehearsal, too' 'batch = 1 and .*use --batch 2 or more' 1 \
+  "${data[@]}" --model resnet18 --batch 1 --backend clock --clock.row-ms 1
+refuses 'many times as many threads as cores are an error that names both' \
+  'threads = 1000: this rank has [0-9]+ core' 1 "${data[@]}" --batch 20 --threads 1000
 refuses 'a precision that this backend lacks is an error' 'fp16' 1 "${data[@]}" --batch 20 \
   --precision fp16
 refuses 'a missing checkpoint is an error that names it' 'none.h5: No such file' 2 \

@@ -150,3 +150,12 @@ TEST_CASE("real machines: each GPU's card is as near as any") {
     }
   }
 }
+
+TEST_CASE("many times as many threads as cores are an error that names both") {
+  const Machine machine = fixture("grace-hopper");
+  const auto planned = [&](std::size_t threads) { return plans(machine, 1, threads).front(); };
+  const std::size_t cores = planned(0).compute.size();
+  CHECK_NOTHROW(planned(16 * cores));
+  CHECK_THROWS_WITH(planned(16 * cores + 1),
+                    Contains(fmt::format("threads = {}", 16 * cores + 1)) && Contains("cores"));
+}

@@ -54,3 +54,16 @@ TEST_CASE("an allocation's end is Slurm's own, and there is none outside a job",
   REQUIRE(soon);
   CHECK((*soon <= 100 && *soon >= 100 - std::difftime(std::time(nullptr), before)));
 }
+
+TEST_CASE("a clock that differs from Slurm's ends no job at once and makes no limit longer",
+          "[walltime]") {
+  const auto now = static_cast<long>(std::time(nullptr));
+  const auto at = [&](long start_s, long end_s) {
+    return left({{"SLURM_JOB_ID", "12"},
+                 {"SLURM_JOB_START_TIME", std::to_string(now + start_s)},
+                 {"SLURM_JOB_END_TIME", std::to_string(now + end_s)}});
+  };
+  CHECK_FALSE(at(-3600, -1800));  // an hour ahead, of a job of half an hour
+  CHECK(at(3600, 5400) == 1800);  // an hour late
+  CHECK(at(-900, 900).value() > 800);
+}

@@ -156,3 +156,29 @@ TEST_CASE("the absent ranks are not known while a rank was never heard from", "[
   roster.pass(100);
   CHECK_FALSE(roster.absence(3, 20));
 }
+
+TEST_CASE("a rank in an earlier step is waited for as long as it makes steps", "[roster]") {
+  Roster roster({"a", "b"});
+  std::uint64_t movements = 1;
+  const auto both = [&](std::uint64_t step) {
+    roster.heard(0, at(8, Phase::update, true, 1));
+    roster.heard(1, at(step, Phase::backward, false, ++movements));
+  };
+  both(1);
+  for (std::uint64_t step = 2; step < 8; ++step) {
+    roster.pass(15);
+    both(step);
+    const auto absence = roster.absence(20, 60);
+    REQUIRE(absence);
+    CHECK((absence->ranks.empty() && absence->nearer && !absence->outside));
+    CHECK_THAT(absence->text, Contains("rank 1 on b") && Contains("make steps"));
+  }
+  // Its step is an endless one.
+  for (int i = 0; i < 5; ++i) {
+    roster.pass(15);
+    both(7);
+  }
+  CHECK_FALSE(roster.absence(20, 60)->nearer);
+  both(8);
+  CHECK_FALSE(roster.absence(20, 60)->nearer);
+}

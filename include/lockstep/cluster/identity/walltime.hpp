@@ -7,8 +7,9 @@
 
 namespace lockstep::cluster {
 
-/// Seconds until this process's allocation ends, from SLURM_JOB_END_TIME when Slurm sets it, else
-/// from squeue. Nothing outside a Slurm job, in a job without a limit, and when Slurm does not
+/// Seconds until this process's allocation ends, from SLURM_JOB_END_TIME when Slurm sets it and
+/// this node's clock may be right, else from squeue; a limit that is made longer later is not seen.
+/// Nothing outside a Slurm job, in a job without a limit, and when Slurm does not
 /// answer within 10 s.
 std::optional<double> allocation_left_s(const EnvLookup& env);
 

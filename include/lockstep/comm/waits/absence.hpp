@@ -22,8 +22,13 @@ struct Absence {
   std::vector<int> ranks;  ///< ascending; empty when every rank is present and on time
   std::string text;        ///< which ranks, in which step and phase, and for how long
   bool outside = false;    ///< what is known suggests an OutsideFault
+  /// No rank is late: one in an earlier step, which some exchanges allow, makes steps. A
+  /// wait for it begins again.
+  bool nearer = false;
 
-  static void fields(auto& self, auto&& visit) { visit(self.ranks, self.text, self.outside); }
+  static void fields(auto& self, auto&& visit) {
+    visit(self.ranks, self.text, self.outside, self.nearer);
+  }
 };
 
 /// Finds the ranks that keep this one waiting, after it has waited for `waited_s`. Does not ask

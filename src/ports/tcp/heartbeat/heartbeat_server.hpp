@@ -35,7 +35,7 @@ class HeartbeatServer final : public HeartbeatThread {
   };
 
   void add_to(std::vector<pollfd>& polled) const override;
-  double shortest_turn_s() const override { return 0.05; }
+  double shortest_turn_s() const override;
   double longest_turn_s() const override;
   std::uint16_t own_port() const override { return door_.port(); }
 

@@ -66,17 +66,36 @@ void MeshDeadline::look(const std::vector<int>& awaited) {
   if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
   // The heartbeat knows which rank was lost first, and ends this process.
   const double patience_s = find_absence_ ? comm::time_for_heartbeat_s : 0;
-  if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s)
-    throw comm::MissingRanks(fmt::format("{}: {} {} gone", phase_, comm::rank_list(gone),
-                                         gone.size() == 1 ? "has" : "have"));
+  if (!gone.empty() && now_s() - *first_gone_s_ >= patience_s) end_without(gone);
   if (!left_.over()) return;
   if (free_) give_up();
   ask(awaited);
 }
 
+/// The connections to these ranks have ended. A heartbeat takes other ways and connects again, so
+/// it may know that a rank is alive.
+void MeshDeadline::end_without(const std::vector<int>& gone) {
+  const auto absence = find_absence_ ? find_absence_(deadline_s_) : std::nullopt;
+  const bool alive = absence && std::ranges::none_of(gone, [&](int rank) {
+                       return std::ranges::count(absence->ranks, rank) > 0;
+                     });
+  if (!alive)
+    throw comm::MissingRanks(fmt::format("{}: {} {} gone", phase_, comm::rank_list(gone),
+                                         gone.size() == 1 ? "has" : "have"));
+  end_all({fmt::format("{}: the connection between {} and {}, where {} is alive, broke: does the "
+                       "network between these nodes work?",
+                       phase_, mesh_.host_of(mesh_.rank()), mesh_.host_of(gone.front()),
+                       comm::rank_list({gone.front()})),
+           true});
+}
+
 /// Asks the heartbeats first, which mostly know, then the ranks.
 void MeshDeadline::ask(const std::vector<int>& awaited) {
   const auto absence = find_absence_ ? find_absence_(deadline_s_) : std::nullopt;
+  if (absence && absence->nearer) {
+    left_ = Countdown(deadline_s_);
+    return;
+  }
   std::vector<int> missing = absence ? absence->ranks : std::vector<int>();
   const bool known = !missing.empty();
   std::vector<int> free;

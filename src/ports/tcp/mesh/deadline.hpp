@@ -30,6 +30,7 @@ class MeshDeadline final : public comm::WaitDeadline {
 
  private:
   void look(const std::vector<int>& awaited);
+  [[noreturn]] void end_without(const std::vector<int>& gone);
   void ask(const std::vector<int>& awaited);
   [[noreturn]] void give_up();
   [[noreturn]] void end_all(const MeshFinding& found);

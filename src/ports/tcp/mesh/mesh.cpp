@@ -69,6 +69,7 @@ Mesh::Mesh(comm::Control& control, const std::string& host, comm::Staging& stagi
       theirs.card.addresses.insert(theirs.card.addresses.begin(), "127.0.0.1");
     peers_.push_back(std::make_unique<Peer>(staging, answer_));
     peers_.back()->card = std::move(theirs.card);
+    peers_.back()->host = std::move(theirs.host);
   }
 }
 

@@ -33,6 +33,9 @@ class Mesh {
 
   int rank() const { return rank_; }
   int world() const { return static_cast<int>(peers_.size()); }
+  const std::string& host_of(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)]->host;
+  }
   /// From now on these two ranks connect, if they have not yet.
   Link& link(int rank);
   /// Whether it is about to connect: then call move() often.
@@ -53,6 +56,7 @@ class Mesh {
     Peer(comm::Staging& staging, const std::string& answer) : link(staging, answer) {}
     Link link;
     ListenerCard card;
+    std::string host;
     bool wanted = false;
     bool called = false;  ///< it has a higher number, and is to connect
     std::optional<ConnectAttempt> attempt;

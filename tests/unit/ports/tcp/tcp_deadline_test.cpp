@@ -203,3 +203,42 @@ TEST_CASE("over TCP only a rank that never joins a sum over two levels is named,
                                                              " did not arrive within 0.5 s"));
   }
 }
+
+TEST_CASE("over TCP a wait for a rank that makes steps begins again, whatever the deadline",
+          "[tcp][slow][waits]") {
+  std::atomic<int> asked = 0;
+  const auto told = ranks_tell(2, [&](Control& control) {
+    const auto world = connect(control, control.rank() == 1 ? 0.5 : 60, [&](double) {
+      ++asked;
+      return Absence{.ranks = {}, .text = "the others wait for rank 0", .nearer = true};
+    });
+    // Nothing answers meanwhile: without that, the second question would be the end.
+    while (control.rank() == 0 && asked < 3)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    float value = 1;
+    world->all_reduce(elements(&value, 1), Reduction::sum, "sum", world->network());
+    world->network().synchronize();
+    return std::string(value == 2 ? "right" : "wrong");
+  });
+  CHECK(told == std::vector<std::string>(2, "right"));
+}
+
+TEST_CASE("over TCP a connection that broke to a rank that is alive is the network's fault",
+          "[tcp][slow][waits]") {
+  const auto told = ranks_tell(2, [](Control& control) {
+    auto world = connect(control, 60, [](double) {
+      return Absence{.ranks = {}, .text = "all ranks are alive", .outside = true};
+    });
+    float value = 1;
+    const auto first = elements(&value, 1);
+    world->all_reduce(first, Reduction::sum, "sum", world->network());
+    world->network().synchronize();
+    if (control.rank() == 1) world.reset();
+    control.barrier("it has ended");
+    if (control.rank() == 1) return std::string("alive");
+    return tell([&](Control&) { return wait_in_vain(*world, {1}); }, control);
+  });
+  CHECK(told[0] ==
+        "outside: chunk: the connection between localhost and localhost, where rank 1 is alive, "
+        "broke: does the network between these nodes work?");
+}

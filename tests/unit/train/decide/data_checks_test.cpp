@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/train/specs.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 
@@ -107,6 +108,10 @@ TEST_CASE("classes without training rows are counted, and the first are named", 
   CHECK(say_empty_classes(some) == "7 of 9 classes have no training row: a, b, e, f, g, ...");
   const data::DataSet most(write_shard(folder.path / "c.h5", info, 1, 8));
   CHECK(say_empty_classes(most) == "1 of 9 classes has no training row: a");
+  CHECK(say_unknown_labels(most, most).empty());
+  CHECK(say_unknown_labels(some, some).empty());
+  CHECK_THAT(say_unknown_labels(some, most),
+             Contains("6 rows of validation are of classes without a training row, such as b"));
 }
 
 TEST_CASE("keys about boxes and colours are errors where there are none", "[config][run]") {
@@ -124,4 +129,26 @@ TEST_CASE("keys about boxes and colours are errors where there are none", "[conf
   CHECK_THAT(refusal("data.saturation = 0.5", grey_shard), Contains("grey.h5 has grey images"));
   CHECK_THAT(refusal("data.hue = 0.5", grey_shard), Contains("data.hue = 0.5"));
   CHECK(refusal("data.contrast = 0.5", grey_shard).empty());
+}
+
+TEST_CASE("rates that fit another rule, and keys between ranks on one, are doubts", "[data-keys]") {
+  const Folder folder;
+  const fs::path path = write_shard(folder.path / "train.h5", lockstep::test::small_info(), 0, 12);
+  const auto doubts = [&](const std::string& text, int ranks) {
+    config::Config config;
+    config::apply_toml(config, text, "the test");
+    return join(
+        say_doubts(config, {path.string(), ""}, data::DataSet(path, external_spec(config)), ranks),
+        "\n");
+  };
+  CHECK(doubts("", 1).empty());
+  CHECK_THAT(doubts("optim.rule = \"lamb\"", 1), Contains("lamb needs about 0.005"));
+  CHECK_THAT(doubts("optim.rule = \"lars\"", 1), Contains("lars needs about 5 to 30"));
+  CHECK(doubts("optim.rule = \"muon\"", 1).empty());
+  CHECK_THAT(doubts("optim = {warmup-start = 0.3, warmup-epochs = 1}", 1),
+             Contains("warmup-start = 0.3 is above optim.lr = 0.1"));
+  const std::string between = "comm = {wire = \"bf16\", deadline-s = 60}";
+  CHECK_THAT(doubts(between, 1),
+             Contains("comm.wire = bf16, comm.deadline-s = 60") && Contains("there is one"));
+  CHECK(doubts(between, 2).empty());
 }

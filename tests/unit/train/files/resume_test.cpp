@@ -215,3 +215,51 @@ TEST_CASE("ranks on other nodes give other bits where sums or rows depend on the
   moved.placement = std::string(100, '1');
   CHECK(judged(from(flat, 7, "0-1"), flat, moved) == "the ranks of each node");
 }
+
+TEST_CASE("a resume with weights to begin with is an error that names the checkpoint", "[resume]") {
+  const auto refused = [](const Config& now, const std::string& what) {
+    CHECK_THROWS_WITH(
+        judged(written_with(some_config(), 0), now, same_conditions),
+        Contains(what) && Contains("no effect on a resume") && Contains("step-00000007.h5"));
+  };
+  Config init = some_config();
+  init.init = "nosuch.pth";
+  refused(init, "init = 'nosuch.pth'");
+  // The same command again, which a scheduler gives, is no error.
+  CHECK(judged(written_with(init, 0), init, same_conditions).empty());
+  CHECK_THROWS_WITH(judged(written_with(init, 0), some_config(), same_conditions),
+                    Contains("began with init = 'nosuch.pth'"));
+  Config zero = some_config();
+  zero.model_options.zero_init_residual = true;
+  refused(zero, "model-options.zero-init-residual");
+}
+
+TEST_CASE("a learning rate that jumps at a resume is said with both rates, whatever changed it",
+          "[resume]") {
+  Config before = some_config();
+  before.epochs = 3;
+  ResumePoint point = written_with(before, 0);
+  point.header.progress.epoch = 3;
+  const std::uint64_t steps = 1000 / 64;
+  const auto said = [&](const auto& change) {
+    Config now = before;
+    change(now);
+    return say_rate_jump(point, now, 1000 / now.batch);
+  };
+  CHECK(said([](Config&) {}).empty());
+  CHECK_THAT(said([](Config& now) { now.epochs = 6; }),
+             Contains("goes from 0.000561 to 0.05") && Contains("cosine now ends with epoch 6, "
+                                                                "not 3"));
+  point.header.progress.epoch = 1;
+  CHECK_THAT(said([](Config& now) { now.optim.lr = 0.2f; }), Contains("goes from 0.0"));
+  CHECK_THAT(said([](Config& now) { now.optim.decay = optim::Decay::constant; }),
+             Contains("to 0.1: without the changes it would be 0.075"));
+  CHECK_THAT(said([](Config& now) { now.optim.warmup_epochs = 2; }), Contains("goes from 0.0"));
+  CHECK(said([](Config& now) { now.batch = 128; }).empty());
+  CHECK(say_rate_jump(point, before, steps).empty());
+  // A milestone is no change.
+  before.optim.decay = optim::Decay::step;
+  before.optim.milestones = {1};
+  point.header.config = to_toml(before);
+  CHECK(say_rate_jump(point, before, steps).empty());
+}
