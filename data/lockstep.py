@@ -15,6 +15,7 @@ import glob
 import io
 import json
 import os
+import re
 from typing import Any, Callable, Iterator, Sequence
 
 import h5py
@@ -235,9 +236,13 @@ def _checkpoint(model: Path) -> Iterator[h5py.File]:
     path = _file_in(model, "checkpoints/best.h5")
     with _named(path):
         whole = np.fromfile(path, np.uint8)
-    start, magic = whole[:512].tobytes(), b"lockstep checkpoint 3\n"
-    _require(start.startswith(magic) and len(whole) > 1024, path, "it is no checkpoint of format 3")
-    _require(start.startswith(b"%scrc32c 0x%08x\n" % (magic, crc32c(whole[None, 512:])[0])), path,
+    match = re.match(rb"lockstep checkpoint [34]\ncrc32c 0x(.{8})\nbytes (\d+)\n"
+                     rb"(?:then (\d+)\n)?\0", whole[:512].tobytes())
+    _require(match and len(whole) > 1024, path, "it is no checkpoint of format 3 or 4")
+    sum_of_part, part, more = match.groups(b"0")
+    end = 512 + int(part)
+    _require(len(whole) == end + int(more)
+             and b"%08x" % crc32c(whole[None, 512:end])[0] == sum_of_part, path,
              "it is torn or was altered: its checksum does not fit")
     with _named(path), h5py.File(path, "r") as file:
         yield file

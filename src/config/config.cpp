@@ -85,9 +85,15 @@ void check_gpu_keys(const Config& config, int replicas) {
   require(!on(config.graph) || differ.empty(), differ);
 }
 
+/// Where there is one rank only, a key about ranks has no effect; but a run that had more continues
+/// there, and may have more again.
+bool has_others(const Config& config, int replicas) {
+  return replicas > 1 || !config.resume.empty();
+}
+
 void check_wire(const Config& config, int replicas) {
   if (config.comm.wire != Wire::int8) return;
-  require(replicas > 1,
+  require(has_others(config, replicas),
           "comm.wire = int8 says how ranks send gradients, and ranks = 1: leave it out");
   require(config.precision != backend::Precision::fp16,
           "comm.wire = int8 keeps what rounding left out, and with precision = fp16 the scale of "
@@ -98,7 +104,8 @@ void check_power_sgd(const Config& config, int replicas) {
   const auto& comm = config.comm;
   if (comm.power_sgd == 0) return;
   const std::string asked = fmt::format("comm.power-sgd = {}", comm.power_sgd);
-  require(replicas > 1, asked + " says how ranks send gradients, and ranks = 1: leave it out");
+  require(has_others(config, replicas),
+          asked + " says how ranks send gradients, and ranks = 1: leave it out");
   require(comm.wire == Wire::fp32,
           fmt::format("{} and comm.wire = {} both say how gradients travel: leave one of them out",
                       asked, choice_name(comm.wire)));
@@ -140,7 +147,8 @@ std::string unlike_exchange(const Config& config) {
 void check_sync(const Config& config, int replicas) {
   if (config.sync.every == 1) return;
   const std::string asked = fmt::format("sync.every = {}", config.sync.every);
-  require(replicas > 1, asked + " says how often ranks agree, and ranks = 1: leave it out");
+  require(has_others(config, replicas),
+          asked + " says how often ranks agree, and ranks = 1: leave it out");
   require(config.comm.wire == Wire::fp32,
           asked + " sends weights, which do not travel narrow: leave out comm.wire = " +
               std::string(choice_name(config.comm.wire)));
@@ -151,7 +159,7 @@ void check_sync(const Config& config, int replicas) {
 
 void check_gossip(const Config& config, int replicas) {
   if (!config.sync.gossip) return;
-  require(replicas > 1,
+  require(has_others(config, replicas),
           "sync.gossip = true says which ranks send weights to which, and ranks = 1: leave it out");
   const auto leave_out = [](bool is, const std::string& other, const char* why) {
     require(!is, fmt::format("sync.gossip = true and {} do not fit together: {}; leave one of them "

@@ -1,14 +1,18 @@
 #include "lockstep/model/checkpoint.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "model/checkpoint_parts.hpp"
 #include "model/checkpoint_reader.hpp"
 #include "model/seal.hpp"
@@ -110,12 +114,71 @@ std::vector<std::string> list_exchange_state(const std::filesystem::path& path) 
   return file.has("exchange") ? file.names("exchange") : std::vector<std::string>();
 }
 
+std::vector<ExchangePart> list_exchange_parts(const std::filesystem::path& path) {
+  const CheckpointReader file(path);
+  std::vector<ExchangePart> parts;
+  if (!file.has_data_set(parts_name)) return parts;
+  std::istringstream text(file.bytes(parts_name));
+  std::uint64_t left = std::filesystem::file_size(path);
+  for (ExchangePart part; text >> part.name >> part.bytes >> std::hex >> part.crc32c >> std::dec;
+       left -= parts.back().bytes) {
+    require(part.bytes <= left, fmt::format("{}: the part {} of the exchange's state is not there",
+                                            path.string(), part.name));
+    parts.push_back(part);
+  }
+  return parts;
+}
+
+void verify_exchange_parts(const std::filesystem::path& path, std::size_t share,
+                           std::size_t shares) {
+  const std::vector<ExchangePart> parts = list_exchange_parts(path);
+  std::vector<std::byte> piece(std::size_t{1} << 20);
+  for (std::size_t i = share; i < parts.size(); i += shares) {
+    ExchangePartReader reader(path, parts[i].name);
+    for (std::uint64_t left = parts[i].bytes; left > 0;) {
+      const auto now = std::span(piece).first(std::min<std::uint64_t>(piece.size(), left));
+      reader.read(now);
+      left -= now.size();
+    }
+  }
+}
+
+/// The parts are the file's last bytes.
+ExchangePartReader::ExchangePartReader(const std::filesystem::path& path, const std::string& name)
+    : path_(path), file_(open_regular(path)) {
+  offset_ = std::filesystem::file_size(path);
+  bool after = false;
+  for (const ExchangePart& part : list_exchange_parts(path)) {
+    after = after || part.name == name;
+    if (part.name == name) part_ = part;
+    if (after) offset_ -= part.bytes;
+  }
+  left_ = part_.bytes;
+  require(after && file_,
+          fmt::format("{}: has no part {} of its exchange's state, or cannot be read",
+                      path.string(), name));
+}
+
+void ExchangePartReader::read(std::span<std::byte> to) {
+  const bool there =
+      to.size() <= left_ && read_all_at(file_.get(), to.data(), to.size(), offset_) == to.size();
+  sum_ = crc32c(to.data(), to.size(), sum_);
+  offset_ += to.size();
+  left_ -= to.size();
+  require(
+      there && (left_ > 0 || sum_ == part_.crc32c),
+      fmt::format("{}: the part {} of the exchange's state is torn or was altered: its checksum "
+                  "does not fit",
+                  path_.string(), part_.name));
+}
+
 std::string read_exchange_state(const std::filesystem::path& path, const std::string& name) {
   return CheckpointReader(path).bytes("exchange/" + name);
 }
 
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   verify_checkpoint(path);
+  verify_exchange_parts(path);
   const CheckpointReader file(path);
   std::vector<TensorEntry> tensors;
   std::vector<std::string> groups{"weights/", "momentum/"};

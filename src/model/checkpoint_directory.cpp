@@ -5,6 +5,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -84,8 +85,9 @@ std::vector<fs::path> CheckpointDirectory::newest_first() const {
   return paths;
 }
 
-std::optional<fs::path> CheckpointDirectory::newest_valid() const {
+std::optional<fs::path> CheckpointDirectory::newest_valid(std::uint64_t before) const {
   for (const Numbered& one : list(directory_, newest_prefix)) {
+    if (one.step >= before) continue;
     try {
       progress_in(one);
       return one.path;
@@ -97,15 +99,7 @@ std::optional<fs::path> CheckpointDirectory::newest_valid() const {
 }
 
 void CheckpointDirectory::name_best(std::uint64_t step) const {
-  const fs::path file = best_of(step);
-  fs::path name = best();
-  std::error_code error;
-  if (fs::equivalent(file, name, error)) return;
-  name += ".tmp";
-  fs::remove(name, error);
-  fs::create_hard_link(file, name, error);
-  if (error) return write_text_atomically(best(), read_text(file));  // a file system without links
-  rename_durably(name, best());
+  give_second_name(best_of(step), best());
 }
 
 std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at) const {
@@ -131,7 +125,7 @@ void CheckpointDirectory::go_on_from(const Progress& at, const CheckpointDirecto
     return;
   }
   const std::uint64_t step = *step_of(*found, best_prefix);
-  if (!fs::exists(best_of(step))) write_text_atomically(best_of(step), read_text(*found));
+  if (!fs::exists(best_of(step))) copy_atomically(*found, best_of(step));
   name_best(step);
 }
 
@@ -147,9 +141,10 @@ void CheckpointDirectory::prune() const {
     };
     if (std::none_of(newest.begin(), newest.end(), counts_it)) fs::remove(best[i].path, ignored);
   }
-  // A rank that was killed while writing left its temporary file.
+  // A rank that was killed while writing left its temporary file. This one may be writing the next.
   for (const auto& entry : fs::directory_iterator(directory_, ignored))
-    if (entry.path().filename().string().find(".h5.tmp") != std::string::npos)
+    if (entry.path().filename().string().find(".h5.tmp") != std::string::npos &&
+        !is_own_temporary(entry.path()))
       fs::remove(entry.path(), ignored);
 }
 

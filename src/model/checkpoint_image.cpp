@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
@@ -71,7 +72,16 @@ struct Fill {
   std::string name = {};
 };
 
-void reserve_exchange(h5::Writer& file, const CheckpointHeader& header, std::vector<Fill>& fills) {
+/// As long with any checksums.
+std::string parts_text(const std::vector<ExchangePart>& parts) {
+  std::string text;
+  for (const auto& [name, bytes, sum] : parts)
+    text += fmt::format("{} {} {:08x}\n", name, bytes, sum);
+  return text;
+}
+
+void reserve_exchange(h5::Writer& file, const CheckpointHeader& header,
+                      const std::vector<ExchangePart>& parts, std::vector<Fill>& fills) {
   if (header.exchange == exact_exchange) return;
   file.attribute("exchange", single_shape, header.exchange, h5::Ending::zero);
   file.make_group("exchange");
@@ -83,6 +93,10 @@ void reserve_exchange(h5::Writer& file, const CheckpointHeader& header, std::vec
            return true;
          }});
   }
+  if (parts.empty()) return;
+  const std::size_t count = parts_text(parts).size();
+  fills.push_back({file.reserve<std::uint8_t>(parts_name, {&count, 1}), [](char*) { return true; },
+                   parts_name});
 }
 
 /// Only a precision that scales its loss has one; a run that resumes in another ignores it.
@@ -120,7 +134,7 @@ bool is_moment(backend::Part part) {
 /// HDF5's own: about what it writes about its data sets.
 std::size_t record_bytes(const CheckpointHeader& header, const backend::Parameters& parameters) {
   const std::size_t data_sets = parts_of(parameters).size() * parameters.layout().slices.size() +
-                                header.exchange_state.size();
+                                header.exchange_state.size() + 1;
   return 8192 + 512 * data_sets;
 }
 
@@ -148,7 +162,8 @@ void reserve_tensors(h5::Writer& file, const backend::Parameters& parameters,
 /// The file without what `fills` puts into it.
 h5::FileImage make_places(const std::filesystem::path& path, const CheckpointHeader& header,
                           const backend::Parameters& parameters,
-                          std::shared_ptr<h5::SpareMemory> spare, std::vector<Fill>& fills) {
+                          std::shared_ptr<h5::SpareMemory> spare,
+                          const std::vector<ExchangePart>& parts, std::vector<Fill>& fills) {
   const h5::Session session;
   h5::Writer file = h5::Writer::in_memory(path, {.bytes = 65536,
                                                  .records = record_bytes(header, parameters),
@@ -164,7 +179,7 @@ h5::FileImage make_places(const std::filesystem::path& path, const CheckpointHea
     const std::uint64_t held = 1;
     file.attribute(moments_attribute, single_shape, &held);
   }
-  reserve_exchange(file, header, fills);
+  reserve_exchange(file, header, parts, fills);
   reserve_tensors(file, parameters, fills);
   return file.take_image();
 }
@@ -184,9 +199,10 @@ std::size_t checkpoint_bytes(const CheckpointHeader& header,
 
 CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                                 const backend::Parameters& parameters,
-                                std::shared_ptr<h5::SpareMemory> spare) {
+                                std::shared_ptr<h5::SpareMemory> spare,
+                                std::vector<ExchangePart> parts) {
   std::vector<Fill> fills;
-  h5::FileImage image = make_places(path, header, parameters, std::move(spare), fills);
+  h5::FileImage image = make_places(path, header, parameters, std::move(spare), parts, fills);
   std::vector<char> finite(fills.size());  // threads write to different elements
   parameters.for_each(fills.size(), [&](std::size_t i) {
     finite[i] = fills[i].put(image.bytes().data() + fills[i].place);
@@ -195,13 +211,34 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
   if (bad < fills.size())
     throw Error(fmt::format("{}: not written: {} is not finite, training has diverged",
                             path.string(), fills[bad].name));
-  return CheckpointImage(std::move(image));
+  const auto list = std::ranges::find(fills, parts_name, &Fill::name);
+  return {std::move(image), std::move(parts), list == fills.end() ? 0 : list->place};
+}
+
+void CheckpointImage::count(std::string_view bytes) {
+  while (!bytes.empty()) {
+    check(part_ < parts_.size(), "more of an exchange's state than was said");
+    ExchangePart& part = parts_[part_];
+    const std::string_view its = bytes.substr(0, part.bytes - counted_);
+    part.crc32c = crc32c(its.data(), its.size(), part.crc32c);
+    counted_ += its.size();
+    bytes.remove_prefix(its.size());
+    if (counted_ < part.bytes) continue;
+    ++part_;
+    counted_ = 0;
+  }
 }
 
 std::string_view CheckpointImage::seal() {
+  check(part_ == parts_.size(), "less of an exchange's state than was said");
   const std::span<char> image = image_.bytes();
-  const std::string block = user_block(
-      {image.data() + user_block_bytes, image.size() - user_block_bytes}, checkpoint_format);
+  const std::string list = parts_text(parts_);
+  std::copy(list.begin(), list.end(), image.begin() + static_cast<std::ptrdiff_t>(place_));
+  std::uint64_t more = 0;
+  for (const ExchangePart& part : parts_) more += part.bytes;
+  const std::string block =
+      user_block({image.data() + user_block_bytes, image.size() - user_block_bytes},
+                 has_parts() ? format_with_parts : checkpoint_format, more);
   std::copy(block.begin(), block.end(), image.begin());
   return {image.data(), image.size()};
 }

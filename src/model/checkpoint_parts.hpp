@@ -15,5 +15,7 @@ inline bool has_momentum(const nn::ArenaLayout& layout, std::size_t slice) {
 inline constexpr const char* average_attribute = "ema_tensors";
 /// Written, as 1, where the file holds second moments.
 inline constexpr const char* moments_attribute = "second_moments";
+/// The list of what follows the HDF5 part: a line of name, bytes and checksum for each.
+inline constexpr const char* parts_name = "exchange_parts";
 
 }  // namespace lockstep::model

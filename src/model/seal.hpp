@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -11,10 +12,10 @@ namespace lockstep::model {
 
 inline constexpr std::size_t user_block_bytes = 512;
 
-/// The user block that belongs before this HDF5 part.
-std::string user_block(std::string_view hdf5_part, int format);
+/// The user block that belongs before this HDF5 part; `more`: bytes that follow it in the file.
+std::string user_block(std::string_view hdf5_part, int format, std::uint64_t more = 0);
 
-/// Checks the whole file and returns its format. Throws InputError as verify_checkpoint() does.
+/// Checks the file and returns its format. Throws InputError as verify_checkpoint() does.
 int verified_format(const std::filesystem::path& path);
 
 }  // namespace lockstep::model

@@ -22,8 +22,10 @@ class BucketExchange : public Exchange {
   void wait(std::size_t bucket) override;
   SliceRange updates_after(std::size_t bucket) const override;
   void after_update() override {}
-  ExchangeState save(comm::Control&) const override { return {}; }
+  StateOutline outline() const override { return {}; }
+  void save(comm::Control&, const TakeBytes&) const override {}
   std::string load(const SavedState& state) override;
+  void begin_at(std::uint64_t) override {}
   std::size_t started() const { return next_; }  ///< buckets whose sum has begun in this step
 
  protected:

@@ -14,27 +14,59 @@
 
 namespace lockstep::reduce {
 
-SavedState::SavedState(const ExchangeState& in_memory)
-    : read_([&in_memory](const std::string& name) { return in_memory.at(name); }) {
-  for (const auto& [name, bytes] : in_memory) names_.push_back(name);
+SavedState::SavedState(const ExchangeState& texts, const ExchangeState& parts)
+    : read_([&texts](const std::string& name) { return texts.at(name); }),
+      open_([&parts](const std::string& name) -> Next {
+        return [left = std::string_view(parts.at(name))](std::span<std::byte> to) mutable {
+          std::ranges::copy(std::as_bytes(std::span(left.substr(0, to.size()))), to.begin());
+          left.remove_prefix(to.size());
+        };
+      }) {
+  for (const auto& [name, bytes] : texts) texts_.push_back(name);
+  for (const auto& [name, bytes] : parts) parts_.push_back({name, bytes.size()});
 }
 
-std::size_t SavedState::count(std::string_view prefix) const {
+SavedState::SavedState(const ExchangeState& texts) : SavedState(texts, texts) { parts_.clear(); }
+
+std::vector<std::string> SavedState::names() const {
+  std::vector<std::string> all = texts_;
+  for (const StatePart& part : parts_) all.push_back(part.name);
+  return all;
+}
+
+std::size_t SavedState::texts(std::string_view prefix) const {
   return static_cast<std::size_t>(
-      std::ranges::count_if(names_, [=](const auto& name) { return name.starts_with(prefix); }));
+      std::ranges::count_if(texts_, [=](const auto& name) { return name.starts_with(prefix); }));
+}
+
+std::size_t SavedState::parts(std::string_view prefix) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      parts_, [=](const auto& part) { return part.name.starts_with(prefix); }));
 }
 
 std::optional<std::string> SavedState::find(const std::string& name) const {
-  if (std::ranges::find(names_, name) == names_.end()) return std::nullopt;
+  if (std::ranges::find(texts_, name) == texts_.end()) return std::nullopt;
   return read_(name);
 }
 
+std::optional<SavedState::Next> SavedState::open(const std::string& part, std::size_t bytes) const {
+  const auto found = std::ranges::find(parts_, part, &StatePart::name);
+  if (found == parts_.end() || found->bytes != bytes) return std::nullopt;
+  return open_(part);
+}
+
 std::string load_state(Exchange& exchange, const std::string& saved_by, const SavedState& state,
-                       const std::string& origin) {
-  require(saved_by == exchange.name(),
+                       const std::string& origin, std::uint64_t step) {
+  const std::string exact = choice_name(ExchangeKind::exact), now = exchange.name();
+  if (saved_by != now && (saved_by == exact || now == exact)) {
+    exchange.begin_at(step);
+    return fmt::format("exchange ({}, now {}), with which all ranks begin at their mean", saved_by,
+                       now);
+  }
+  require(saved_by == now,
           fmt::format("{} was written with the exchange '{}', but this run has '{}': keep the "
                       "exchange of the run (comm.wire, comm.power-sgd, sync.every, sync.gossip)",
-                      origin, saved_by, exchange.name()));
+                      origin, saved_by, now));
   try {
     return exchange.load(state);
   } catch (const InputError& error) {
@@ -83,22 +115,23 @@ std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t w
   throw Error("this exchange does not exist");
 }
 
-std::size_t saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
-                        const LocalSpec& local, const GossipSpec& gossip) {
+SavedBytes saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
+                       const LocalSpec& local, const GossipSpec& gossip) {
   const std::size_t trained = 2 + (average ? 1U : 0) + (second_moments ? 1U : 0);
+  const std::size_t floats = numbers * sizeof(float);
   switch (kind) {
     case ExchangeKind::exact:
     case ExchangeKind::bf16:
     case ExchangeKind::fp16:
-      return 0;
+      return {};
     case ExchangeKind::int8:
-      return half_bytes(2 * numbers);
+      return {.each = half_bytes(numbers), .common = half_bytes(numbers)};
     case ExchangeKind::power_sgd:
-      return power_sgd_bytes(numbers);
+      return {.each = floats, .common = floats};
     case ExchangeKind::local:
-      return (trained + (local.outer_momentum > 0 ? 2 : 0)) * numbers * sizeof(float);
+      return {.each = trained * floats, .common = (local.outer_momentum > 0 ? 2 : 0) * floats};
     case ExchangeKind::gossip:
-      return (trained + gossip.late) * numbers * sizeof(float);
+      return {.each = (trained + gossip.late) * floats};
   }
   throw Error("this exchange does not exist");
 }

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "reduce/narrow.hpp"
-#include "reduce/packed_vectors.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 namespace {
@@ -25,7 +25,7 @@ std::size_t chunk_size(std::size_t count, std::size_t world) {
   return (each + world - 1) / world * scale_block;
 }
 
-constexpr const char* buckets_key = "buckets";
+constexpr const char* sums_key = "sums";
 
 Vector halves(const backend::DeviceMemory& memory, std::size_t count) {
   return {memory.get(), count, ElementType::bf16, nullptr};
@@ -150,38 +150,94 @@ void Int8Exchange::finish(std::size_t bucket) {
   vectors_.cast(of(part.sent, 0, part.numbers), gradients(bucket, 0, part.numbers));
 }
 
-/// What one rank's bytes in a checkpoint hold, in order.
-std::vector<Vector> Int8Exchange::errors() const {
-  std::vector<Vector> all;
-  for (const Part& part : parts_of_buckets_) {
-    all.push_back(halves(part.error, part.numbers));
-    all.push_back(halves(part.sum_error, owned(part)));
+/// What rounding left out of this rank's gradients.
+std::vector<ArenaPart> Int8Exchange::errors() const {
+  const auto each = [this](bool gives) {
+    for (std::size_t b = 0; b < buckets().size(); ++b) {
+      const Part& part = parts_of_buckets_[b];
+      const Vector error = halves(part.error, part.numbers);
+      const Vector place = gradients(b, 0, part.numbers);
+      if (part.numbers > 0) gives ? vectors_.cast(error, place) : vectors_.cast(place, error);
+    }
+  };
+  return {{.slices = parts_.parameters.layout().learned_slices,
+           .half = true,
+           .give = [each] { each(true); },
+           .take = [each] { each(false); }}};
+}
+
+/// Calls work(what rounding left out of a sum that this rank owns, its place in the gradients).
+void Int8Exchange::for_sum_errors(
+    const std::function<void(const Vector&, const Vector&)>& work) const {
+  for (std::size_t b = 0; b < buckets().size(); ++b) {
+    const Part& part = parts_of_buckets_[b];
+    if (const std::size_t count = owned(part); count > 0)
+      work(halves(part.sum_error, count), gradients(b, rank() * part.chunk, count));
   }
-  return all;
 }
 
-/// How many numbers each bucket has: the place of each error follows from that.
-std::string Int8Exchange::describe_buckets() const {
-  std::string all;
-  for (const Part& part : parts_of_buckets_) all += fmt::format("{} ", part.numbers);
-  return all;
+/// The gradients become those of all ranks: each number has one owner.
+void Int8Exchange::gather_sum_errors() const {
+  const nn::ArenaLayout& layout = parts_.parameters.layout();
+  std::vector<float> zeros;
+  for (std::size_t s = 0; s < layout.learned_slices; ++s) {
+    zeros.assign(layout.slices[s].tensor.count(), 0);
+    parts_.parameters.import_slice(backend::Part::gradients, s, zeros);
+  }
+  for_sum_errors([this](const Vector& error, const Vector& place) { vectors_.cast(error, place); });
+  network().wait(*compute().record());  // the numbers precede their sum
+  communicator_.all_reduce(
+      backend::vector(parts_.parameters.device_pointer(backend::Part::gradients),
+                      layout.learned_size)
+          .elements(),
+      comm::Reduction::sum, "what int8 left out of sums", network());
+  const comm::Waiting waiting(communicator_.activity);
+  compute().wait(*network().record());  // the sum precedes its use
 }
 
-ExchangeState Int8Exchange::save(comm::Control& control) const {
-  ExchangeState state = gather_state(control, rank_key(rank()), packed(vectors_, errors()));
-  if (control.rank() == 0) state[buckets_key] = describe_buckets();
+/// What rounding left out of the sums, which is the same for any number of ranks and any buckets.
+/// REQUIRES: gather_sum_errors(), to give it.
+std::vector<ArenaPart> Int8Exchange::sum_errors() const {
+  return {{.slices = parts_.parameters.layout().learned_slices,
+           .half = true,
+           .give = [] {},
+           .take =
+               [this] {
+                 for_sum_errors([this](const Vector& error, const Vector& place) {
+                   vectors_.cast(place, error);
+                 });
+               }}};
+}
+
+StateOutline Int8Exchange::outline() const {
+  const nn::ArenaLayout& layout = parts_.parameters.layout();
+  StateOutline state;
+  for (std::size_t r = 0; r < world(); ++r)
+    state.parts.push_back({rank_key(r), plain_bytes(layout, errors())});
+  state.parts.push_back({sums_key, plain_bytes(layout, sum_errors())});
   return state;
+}
+
+void Int8Exchange::save(comm::Control& control, const TakeBytes& take) const {
+  for (std::size_t r = 0; r < world(); ++r) {
+    save_plain(parts_, static_cast<int>(r), errors(), take);
+    next_part(control);
+  }
+  gather_sum_errors();
+  save_plain(parts_, 0, sum_errors(), take);
 }
 
 std::string Int8Exchange::load(const SavedState& state) {
   constexpr std::string_view left_out = "what int8 had left out";
-  const std::size_t saved_by = state.count(rank_prefix);
+  if (is_unordered(state)) return of_older(left_out);
+  const auto fits = [&](const std::string& name_of_part, const std::vector<ArenaPart>& all) {
+    require(load_plain(parts_, state, name_of_part, all),
+            fmt::format("the state of the exchange '{}' is of another network", name()));
+  };
+  fits(sums_key, sum_errors());
+  const std::size_t saved_by = state.parts(rank_prefix);
   if (saved_by != world()) return of_others(left_out, saved_by, "ranks", world());
-  if (state.find(buckets_key) != describe_buckets())
-    return fmt::format("{} (of other buckets: comm.bucket-mb)", left_out);
-  const auto mine = state.find(rank_key(rank()));
-  require(mine && unpack(vectors_, *mine, errors()),
-          fmt::format("the state of the exchange '{}' is of another network", name()));
+  fits(rank_key(rank()), errors());
   return "";
 }
 

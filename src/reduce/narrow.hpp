@@ -16,12 +16,14 @@
 // otherwise double in checkpoints, and an error of the error is less than 1/256 of it.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/backend/vectors.hpp"
 #include "reduce/bucket_exchange.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 
@@ -73,7 +75,8 @@ class Int8Exchange final : public NarrowExchange {
   Int8Exchange(ExchangeSpec spec, const ExchangeParts& parts);
   std::string note() const override;
   void begin() override;
-  ExchangeState save(comm::Control& control) const override;
+  StateOutline outline() const override;
+  void save(comm::Control& control, const TakeBytes& take) const override;
   std::string load(const SavedState& state) override;
 
  private:
@@ -98,8 +101,11 @@ class Int8Exchange final : public NarrowExchange {
   void round(const backend::Vector& values, const backend::Vector& rounded,
              const backend::Vector& error);
   std::size_t owned(const Part& part) const;
-  std::vector<backend::Vector> errors() const;
-  std::string describe_buckets() const;
+  std::vector<ArenaPart> errors() const;
+  std::vector<ArenaPart> sum_errors() const;
+  void for_sum_errors(const std::function<void(const backend::Vector& error,
+                                               const backend::Vector& place)>& work) const;
+  void gather_sum_errors() const;
 
   std::vector<Part> parts_of_buckets_;
   std::size_t added_ = 0;  ///< buckets whose second hop has started in this step

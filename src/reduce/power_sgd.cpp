@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
-#include "reduce/packed_vectors.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 
@@ -31,6 +31,11 @@ bool has_low_rank(const nn::Slice& slice, const PowerSgdSpec& how) {
   return rows > 0 && nn::learned(slice.tensor.role) &&
          how.least_saving * static_cast<double>(how.rank * (rows + columns)) <=
              static_cast<double>(rows * columns);
+}
+
+/// How many numbers each of a product's columns has in the plain layout.
+std::size_t plain_columns(const nn::Slice& slice) {
+  return slice.tensor.count() / slice.tensor.shape.front();
 }
 
 }  // namespace
@@ -188,46 +193,109 @@ void PowerSgdExchange::finish(std::size_t number) {
                   whole(plain.offset, plain.size));
 }
 
-std::vector<Vector> PowerSgdExchange::errors() const {
-  std::vector<Vector> all;
-  for (const Part& part : parts_of_buckets_)
-    for (const auto& [error, offset, rows, columns] : part.products)
-      all.push_back(backend::vector(error.data, error.form.rows * error.form.columns));
-  return all;
+// ---- state --------------------------------------------------------------------------------------
+
+std::vector<ArenaPart> PowerSgdExchange::errors() const {
+  return {arena_part(
+      parts_, backend::vector(floats_of(error_, 0), parts_.parameters.layout().learned_size))};
 }
 
-std::vector<Vector> PowerSgdExchange::columns() const {
-  std::vector<Vector> all;
-  for (const Part& part : parts_of_buckets_)
-    all.push_back(backend::vector(floats_of(part.columns, 0), part.columns_floats));
-  return all;
+bool PowerSgdExchange::has_products() const {
+  return std::ranges::any_of(parts_of_buckets_,
+                             [](const Part& part) { return !part.products.empty(); });
 }
 
-ExchangeState PowerSgdExchange::save(comm::Control& control) const {
-  ExchangeState state =
-      gather_state(control, rank_key(rank()), has_state() ? packed(vectors_, errors()) : "");
-  if (control.rank() != 0) return state;
-  state[steps_key] = std::to_string(steps_);
-  const std::string shared = has_state() ? packed(vectors_, columns()) : "";
-  if (!shared.empty()) state[columns_key] = shared;
+std::size_t PowerSgdExchange::columns_bytes() const {
+  std::size_t floats = 0;
+  for (const nn::Slice& slice : parts_.parameters.layout().slices)
+    if (has_low_rank(slice, how_)) floats += how_.rank * plain_columns(slice);
+  return floats * sizeof(float);
+}
+
+/// Calls work() for each product, in the order of slices: with its slice, which is a matrix in the
+/// gradients, unit vectors as long as its rows, and Q.
+void PowerSgdExchange::for_products(
+    const std::function<void(std::size_t, const backend::Matrix&, const Thin&, const Thin&)>& work)
+    const {
+  const nn::ArenaLayout& layout = parts_.parameters.layout();
+  std::size_t s = 0;
+  for (const Part& part : parts_of_buckets_)
+    for (const Product& product : part.products) {
+      while (layout.slices[s].offset != product.offset) ++s;
+      const nn::MatrixForm& form = product.error.form;
+      std::vector<float> ones(how_.rank * form.rows, 0);
+      for (std::size_t k = 0; k < how_.rank; ++k) ones[k * form.rows + k] = 1;
+      const auto units = vectors_.allocate(ones.size() * sizeof(float), "unit vectors");
+      vectors_.write(std::as_bytes(std::span(ones)), units.get());
+      work(s, {static_cast<float*>(whole(product.offset, 0).data), form}, thin(units, 0, form.rows),
+           thin(part.columns, product.columns, form.columns));
+      compute().synchronize();  // the unit vectors were read
+    }
+}
+
+/// Columns lie in the order of a backend's matrix. As the first rows of a gradient they come into
+/// the plain order: the products with unit vectors are exact.
+void PowerSgdExchange::save_columns(const TakeBytes& take) const {
+  const nn::ArenaLayout& layout = parts_.parameters.layout();
+  std::vector<float> plain;
+  for_products(
+      [&](std::size_t s, const backend::Matrix& gradient, const Thin& units, const Thin& columns) {
+        vectors_.add_product(0, 1, units, columns, gradient);
+        plain.resize(layout.slices[s].tensor.count());
+        parts_.parameters.export_slice(backend::Part::gradients, s, plain);
+        take({reinterpret_cast<const char*>(plain.data()),
+              how_.rank * plain_columns(layout.slices[s]) * sizeof(float)});
+      });
+}
+
+void PowerSgdExchange::load_columns(const SavedState::Next& next) {
+  const nn::ArenaLayout& layout = parts_.parameters.layout();
+  std::vector<float> plain;
+  for_products(
+      [&](std::size_t s, const backend::Matrix& gradient, const Thin& units, const Thin& columns) {
+        plain.assign(layout.slices[s].tensor.count(), 0);
+        next(std::as_writable_bytes(
+            std::span(plain).first(how_.rank * plain_columns(layout.slices[s]))));
+        parts_.parameters.import_slice(backend::Part::gradients, s, plain);
+        vectors_.multiply_transposed(gradient, units, columns);
+      });
+}
+
+StateOutline PowerSgdExchange::outline() const {
+  StateOutline state{.texts = {{steps_key, std::to_string(steps_)}}, .parts = {}};
+  if (!has_state() || !has_products()) return state;
+  for (std::size_t r = 0; r < world(); ++r)
+    state.parts.push_back({rank_key(r), plain_bytes(parts_.parameters.layout(), errors())});
+  state.parts.push_back({columns_key, columns_bytes()});
   return state;
+}
+
+void PowerSgdExchange::save(comm::Control& control, const TakeBytes& take) const {
+  if (!has_state() || !has_products()) return;
+  for (std::size_t r = 0; r < world(); ++r) {
+    save_plain(parts_, static_cast<int>(r), errors(), take);
+    next_part(control);
+  }
+  if (rank() == 0) save_columns(take);
 }
 
 /// A state of a step before its products began has none: they begin now.
 std::string PowerSgdExchange::load(const SavedState& state) {
+  constexpr std::string_view left_out = "what PowerSGD had left out";
   steps_ = saved_steps(state, name());
-  const std::size_t saved_by = state.count(rank_prefix);
-  if (!has_state() || errors().empty() || saved_by == 0) return "";
-  const auto fits = [&](const std::optional<std::string>& bytes, const std::vector<Vector>& to) {
-    require(bytes && unpack(vectors_, *bytes, to),
-            fmt::format("the state of the exchange '{}' is of another network or another rank of "
-                        "its products (comm.power-sgd), which here is {}",
-                        name(), how_.rank));
+  if (is_unordered(state)) return of_older(left_out);
+  const std::size_t saved_by = state.parts(rank_prefix);
+  if (!has_state() || !has_products() || saved_by == 0) return "";
+  const auto fits = [&](bool fit) {
+    require(fit, fmt::format("the state of the exchange '{}' is of another network or another rank "
+                             "of its products (comm.power-sgd), which here is {}",
+                             name(), how_.rank));
   };
-  fits(state.find(columns_key), columns());
-  if (saved_by != world())
-    return of_others("what PowerSGD had left out", saved_by, "ranks", world());
-  fits(state.find(rank_key(rank())), errors());
+  const auto shared = state.open(columns_key, columns_bytes());
+  fits(shared.has_value());
+  load_columns(*shared);
+  if (saved_by != world()) return of_others(left_out, saved_by, "ranks", world());
+  fits(load_plain(parts_, state, rank_key(rank()), errors()));
   return "";
 }
 

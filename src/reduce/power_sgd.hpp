@@ -29,8 +29,10 @@ class PowerSgdExchange final : public NarrowExchange {
   bool repeats() const override { return how_.from_step == 0; }
   void begin() override;
   void after_update() override { ++steps_; }
-  ExchangeState save(comm::Control& control) const override;
+  StateOutline outline() const override;
+  void save(comm::Control& control, const TakeBytes& take) const override;
   std::string load(const SavedState& state) override;
+  void begin_at(std::uint64_t step) override { steps_ = step; }
 
  private:
   /// A slice of low rank; places in the error, and in its bucket's buffers.
@@ -61,8 +63,14 @@ class PowerSgdExchange final : public NarrowExchange {
   backend::Thin thin(const backend::DeviceMemory& memory, std::size_t place,
                      std::size_t length) const;
   backend::Vector whole(std::size_t offset, std::size_t size) const;  ///< of the gradients
-  std::vector<backend::Vector> errors() const;
-  std::vector<backend::Vector> columns() const;
+  std::vector<ArenaPart> errors() const;
+  std::size_t columns_bytes() const;
+  void save_columns(const TakeBytes& take) const;
+  void load_columns(const SavedState::Next& next);
+  void for_products(const std::function<void(std::size_t slice, const backend::Matrix& gradient,
+                                             const backend::Thin& units,
+                                             const backend::Thin& columns)>& work) const;
+  bool has_products() const;
 
   const PowerSgdSpec how_;
   backend::DeviceMemory error_;  ///< as the arena is laid out

@@ -7,6 +7,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/train/decide/gpu_steps.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
 
@@ -17,6 +18,7 @@ namespace lockstep::train {
 struct Decisions {
   config::BackendChoice backend = config::BackendChoice::automatic;
   DataSets data = {};
+  bool alone = false;  ///< this start has no one to exchange with as it was asked to
   config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
   float bucket_mb = 0;
   GpuSteps gpu_steps = {};
@@ -32,6 +34,7 @@ struct Decisions {
     asked.comm.bucket_mb = bucket_mb;
     asked.winograd = winograd;
     asked.recompute = recompute;
+    if (alone) asked = with_exact_exchange(std::move(asked));
     return gpu_steps.in(std::move(asked));
   }
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
@@ -13,6 +15,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
@@ -31,6 +34,19 @@
 namespace lockstep::train {
 namespace {
 
+reduce::SavedState saved_exchange(const ResumePoint& point) {
+  std::vector<reduce::StatePart> parts;
+  for (const model::ExchangePart& part : model::list_exchange_parts(point.checkpoint))
+    parts.push_back({part.name, part.bytes});
+  return {model::list_exchange_state(point.checkpoint),
+          [&](const auto& name) { return model::read_exchange_state(point.checkpoint, name); },
+          std::move(parts),
+          [&](const auto& name) {
+            auto part = std::make_shared<model::ExchangePartReader>(point.checkpoint, name);
+            return [part](std::span<std::byte> to) { part->read(to); };
+          }};
+}
+
 /// Loads the checkpoint's state into the trainer, and its progress into `start`.
 void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
   const ResumePoint& point = *start.resume;
@@ -45,12 +61,12 @@ void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
                                 .on_gpus = parts.backend.name() == "cuda"});
   start.rate_jump = say_rate_jump(point, parts.config, parts.data.steps_per_epoch());
   model::load_tensors(point.checkpoint, trainer.parameters(), true);
-  const reduce::SavedState exchange(
-      model::list_exchange_state(point.checkpoint),
-      [&](const std::string& name) { return model::read_exchange_state(point.checkpoint, name); });
-  const std::string left_out = reduce::load_state(trainer.exchange(), point.header.exchange,
-                                                  exchange, point.checkpoint.string());
-  if (!left_out.empty()) start.changes.push_back(left_out);
+  comm::together(parts.control, "the exchange's state", [&] {
+    const std::string left_out =
+        reduce::load_state(trainer.exchange(), point.header.exchange, saved_exchange(point),
+                           point.checkpoint.string(), point.header.progress.step);
+    if (!left_out.empty()) start.changes.push_back(left_out);
+  });
   start.progress = point.header.progress;
   trainer.continue_after(start.progress.step);
 }
@@ -166,6 +182,21 @@ std::string describe_dropped(std::uint64_t rows) {
                      rows == 1 ? "it" : "them");
 }
 
+/// How large checkpoints are where ranks or groups have a state of their own.
+std::string describe_saved(const RunParts& parts) {
+  const RunSpec& spec = parts.spec;
+  const auto [each, common] = exchange_state_bytes(parts.config, parts.trainer.network());
+  if (each == 0) return "";
+  const bool by_node = has_groups_by_node(parts.config);
+  const std::size_t count =
+      by_node ? spec.nodes.count() : static_cast<std::size_t>(spec.grid.replicas.count);
+  const std::size_t tensors = model::checkpoint_bytes({}, parts.trainer.parameters());
+  const auto human = [](std::size_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  return fmt::format("a checkpoint takes up to {}: {} for each of {}, and {}",
+                     human(tensors + common + count * each), human(each),
+                     counted(count, by_node ? "node" : "rank"), human(tensors + common));
+}
+
 /// Logs what is about to be trained, on what and how: it fits on a screen.
 void log_run(const RunParts& parts) {
   const RunSpec& spec = parts.spec;
@@ -198,6 +229,12 @@ void log_run(const RunParts& parts) {
   if (config.freeze != nn::Freeze::none) log::info(describe_frozen(parts));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));
+  if (continues_alone(spec.config, replicas, spec.nodes))
+    log::info(
+        fmt::format("exchange '{}' in place of '{}', which is between ranks or groups, and here is "
+                    "one: with more, the run continues with that",
+                    trainer.exchange().name(), choice_name(exchange_of(spec.config))));
+  if (const std::string saves = describe_saved(parts); !saves.empty()) log::info(saves);
   if (memory.made_again > 0)
     log::info(fmt::format("recompute: backward makes {:.0f} % of forward again",
                           100 * memory.made_again));
@@ -213,9 +250,7 @@ std::size_t choose_copies(const RunParts& parts) {
   Trainer& trainer = parts.trainer;
   constexpr std::size_t most = 2;
   if (!config.checkpoint.background) return 0;
-  const std::size_t bytes = model::checkpoint_bytes({}, trainer.parameters()) +
-                            exchange_state_bytes(config, trainer.network(),
-                                                 parts.spec.grid.replicas.count, parts.spec.nodes);
+  const std::size_t bytes = model::checkpoint_bytes({}, trainer.parameters());
   const std::size_t copies =
       copies_within(config.recompute, trainer.memory(), trainer.parameters().layout(), bytes, most);
   if (copies == 0 && parts.control.rank() == 0)

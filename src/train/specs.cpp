@@ -219,15 +219,25 @@ bool has_groups_by_node(const config::Config& config) {
   return config.sync.every > 1 && config.sync.group == config::SyncGroup::node;
 }
 
-std::size_t exchange_state_bytes(const config::Config& config, const nn::Network& network,
-                                 int replicas, const comm::Nodes& nodes) {
-  const std::size_t parts =
-      has_groups_by_node(config) ? nodes.count() : static_cast<std::size_t>(replicas);
-  return 2 * parts *
-         reduce::saved_bytes(
-             exchange_of(config), nn::numbers(trained_part(config, network)), config.optim.ema > 0,
-             optim::has_second_moments(make_formula(config.optim)),
-             {.outer_momentum = config.sync.outer_momentum}, {.late = config.sync.gossip_late});
+config::Config with_exact_exchange(config::Config config) {
+  if (config.comm.wire == config::Wire::int8) config.comm.wire = config::Wire::fp32;
+  config.comm.power_sgd = 0;
+  config.sync.every = 1;
+  config.sync.gossip = false;
+  return config;
+}
+
+bool continues_alone(const config::Config& config, int replicas, const comm::Nodes& nodes) {
+  const bool one = replicas == 1 || (has_groups_by_node(config) && nodes.count() == 1);
+  return one && !config.resume.empty() &&
+         exchange_of(config) != exchange_of(with_exact_exchange(config));
+}
+
+reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::Network& network) {
+  return reduce::saved_bytes(
+      exchange_of(config), nn::numbers(trained_part(config, network)), config.optim.ema > 0,
+      optim::has_second_moments(make_formula(config.optim)),
+      {.outer_momentum = config.sync.outer_momentum}, {.late = config.sync.gossip_late});
 }
 
 nn::Network trained_part(const config::Config& config, const nn::Network& network) {

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <algorithm>
+#include <exception>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/record.hpp"
 
 namespace lockstep::comm {
 
@@ -11,5 +17,34 @@ namespace lockstep::comm {
 /// common first: "1f2e3d4c on ranks 0-2, but 00000000 on rank 3". Collective; all ranks get the
 /// same answer.
 std::string disagreement(Control& control, const std::string& mine, std::string_view phase);
+
+/// Why a rank could not do its part.
+struct Failure {
+  bool input = false;  ///< the input was at fault
+  std::string text;
+  static void fields(auto& self, auto&& visit) { visit(self.input, self.text); }
+};
+
+/// Runs `work` on every rank. If it fails on any, all throw the same error, that of the lowest
+/// failing rank. So no rank waits for one that is gone, and all can tidy up.
+template <class Work>
+void together(Control& control, std::string_view phase, Work work) {
+  std::optional<Failure> failure;
+  try {
+    work();
+  } catch (const InputError& error) {
+    failure = {true, error.what()};
+  } catch (const std::exception& error) {
+    failure = {false, error.what()};
+  }
+  const std::string none = write_record(std::optional<Failure>());
+  const auto first = [&none](const std::vector<std::string>& all) {
+    return *std::find_if(all.begin(), all.end() - 1, [&](auto& one) { return one != none; });
+  };
+  const auto found =
+      read_record<std::optional<Failure>>(control.combine(write_record(failure), phase, first));
+  if (found && found->input) throw InputError(found->text);
+  if (found) throw Error(found->text);
+}
 
 }  // namespace lockstep::comm

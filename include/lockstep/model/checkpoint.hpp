@@ -30,11 +30,18 @@ struct Progress {
   std::uint64_t best_epoch = 0;
 };
 
-/// The format that is written, and the oldest one that is read. From 3 on a file explains its
-/// network on its own.
-inline constexpr int checkpoint_format = 3, oldest_checkpoint_format = 2;
+/// The format that is written, where an exchange's state follows the HDF5 part, and the oldest one
+/// that is read. From 3 on a file explains its network on its own.
+inline constexpr int checkpoint_format = 3, format_with_parts = 4, oldest_checkpoint_format = 2;
 /// The exchange that needs no word in a checkpoint: it has no state, and older files have no other.
 inline constexpr const char* exact_exchange = "exact";
+
+/// A part of an exchange's state that is too large to be in memory with all the others.
+struct ExchangePart {
+  std::string name;  ///< without blanks
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0;  ///< of a file that is read
+};
 
 /// Everything in a checkpoint except the tensors.
 struct CheckpointHeader {
@@ -53,7 +60,7 @@ struct CheckpointHeader {
                             ///< meaningful for this number of rows
   bool explains_itself() const { return format > oldest_checkpoint_format; }
   std::string exchange = exact_exchange;  ///< the name of the run's reduce::Exchange
-  /// Its bytes by name; none is empty. Only of a file that is written: see list_exchange_state().
+  /// Its texts by name; none is empty. Only of a file that is written: see list_exchange_state().
   std::map<std::string, std::string> exchange_state = {};
 };
 
@@ -64,16 +71,25 @@ struct TensorEntry {
   std::uint32_t crc32c = 0;  ///< of its values: files with the same bits have the same
 };
 
-/// A checkpoint in memory.
+/// A checkpoint in memory, but for the parts of its exchange's state, which follow it in the file.
 class CheckpointImage {
  public:
-  explicit CheckpointImage(h5::FileImage image) : image_(std::move(image)) {}
+  /// `place`: of the list of parts.
+  CheckpointImage(h5::FileImage image, std::vector<ExchangePart> parts, std::uint64_t place)
+      : image_(std::move(image)), parts_(std::move(parts)), place_(place) {}
+  /// Takes the next bytes of the parts into account: call it with all of them before seal().
+  void count(std::string_view bytes);
   /// The bytes of the file, complete with their checksum, which it computes. Any thread.
   std::string_view seal();
   std::size_t bytes() const { return image_.bytes().size(); }
+  bool has_parts() const { return !parts_.empty(); }
 
  private:
   h5::FileImage image_;
+  std::vector<ExchangePart> parts_;
+  std::uint64_t place_;
+  std::size_t part_ = 0;       ///< whose bytes come next
+  std::uint64_t counted_ = 0;  ///< of its bytes
 };
 
 /// The most that an image of this state takes, in bytes.
@@ -86,11 +102,14 @@ std::size_t checkpoint_bytes(const CheckpointHeader& header, const backend::Para
 /// configuration (bytes of TOML) are data sets `classes`, `network` and `config`, because an
 /// attribute holds only 64 KiB. data/CHECKPOINT.md specifies all of it. A user block of 512 bytes
 /// before the HDF5 part holds the CRC-32C and the length of that part, so that a change of any byte
-/// is found. The same state gives the same bytes. Throws InputError naming `path`, where the file
+/// is found. The parts of an exchange's state follow it; a list in it has their checksums. The same
+/// state gives the same bytes. Throws InputError naming `path`, where the file
 /// will be, and the tensor that is not finite. `spare`: as in h5::Writer::in_memory().
+/// `parts`: what will follow, in this order.
 CheckpointImage make_checkpoint(const std::filesystem::path& path, const CheckpointHeader& header,
                                 const backend::Parameters& parameters,
-                                std::shared_ptr<h5::SpareMemory> spare = nullptr);
+                                std::shared_ptr<h5::SpareMemory> spare = nullptr,
+                                std::vector<ExchangePart> parts = {});
 
 /// Writes the state to `path`, atomically. Throws Error naming the path and the reason; an older
 /// file at `path` then stays.
@@ -100,8 +119,9 @@ void write_checkpoint(const std::filesystem::path& path, const CheckpointHeader&
 /// True when the file begins like a checkpoint; does not verify the rest.
 bool looks_like_checkpoint(const std::filesystem::path& path);
 
-/// Checks every byte of the file. Throws InputError naming it when it is missing, not a checkpoint,
-/// of a format that is not known, truncated or altered.
+/// Checks the length of the file and every byte, but for the parts of an exchange's state. Throws
+/// InputError naming it when it is missing, not a checkpoint, of a format that is not known,
+/// truncated or altered.
 void verify_checkpoint(const std::filesystem::path& path);
 
 /// Verifies, then reads the header.
@@ -113,7 +133,29 @@ std::vector<std::string> list_exchange_state(const std::filesystem::path& path);
 /// The bytes of one of them. Throws InputError naming the file.
 std::string read_exchange_state(const std::filesystem::path& path, const std::string& name);
 
-/// Verifies, then lists all tensors, by group and name.
+/// The parts of the exchange's state that follow a verified file's HDF5 part, in their order.
+std::vector<ExchangePart> list_exchange_parts(const std::filesystem::path& path);
+/// Checks every part of it, of which `shares` callers each take others: this one's is `share`.
+/// Throws InputError naming file and part.
+void verify_exchange_parts(const std::filesystem::path& path, std::size_t share = 0,
+                           std::size_t shares = 1);
+
+/// Reads one part of a verified file, in pieces. Methods throw InputError naming file and part.
+class ExchangePartReader {
+ public:
+  ExchangePartReader(const std::filesystem::path& path, const std::string& name);
+  /// The next bytes. With the last one it checks them all.
+  void read(std::span<std::byte> to);
+
+ private:
+  std::filesystem::path path_;
+  ExchangePart part_;
+  std::uint64_t offset_ = 0, left_ = 0;
+  std::uint32_t sum_ = 0;
+  Owned<int, ::close, -1> file_;
+};
+
+/// Verifies all, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
 /// Verifies, then fills weights and, if asked, the rest of a training's state: momentum, second
@@ -138,9 +180,9 @@ class CheckpointDirectory {
   std::filesystem::path best_of(std::uint64_t step) const;  ///< DIR/best-00000390.h5
   std::filesystem::path best() const;                       ///< DIR/best.h5
   std::vector<std::filesystem::path> newest_first() const;  ///< without the best
-  /// The newest one that is intact and of the step in its name; a warning names the others, which
-  /// are skipped.
-  std::optional<std::filesystem::path> newest_valid() const;
+  /// The newest one before that step that is intact, but for the parts of its exchange's state, and
+  /// of the step in its name; a warning names the others, which are skipped.
+  std::optional<std::filesystem::path> newest_valid(std::uint64_t before = ~0ULL) const;
   /// Makes best.h5 another name of best_of(step), which must exist.
   void name_best(std::uint64_t step) const;
   /// Tidies the folder for a run that resumes from `at`, a checkpoint in `origin` (this directory

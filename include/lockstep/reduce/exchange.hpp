@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,27 +38,53 @@ struct SliceRange {
   std::size_t first = 0, last = 0;
 };
 
-/// An exchange's state in checkpoints: bytes by name, at least one byte each.
+/// Small texts of an exchange's state in checkpoints, by name, at least one byte each.
 using ExchangeState = std::map<std::string, std::string>;
 
+/// A large part of such a state: numbers in the plain layout, as tensors are exported, so that it
+/// means the same on every backend and instruction set.
+struct StatePart {
+  std::string name;
+  std::size_t bytes = 0;
+};
+/// What an exchange will save.
+struct StateOutline {
+  ExchangeState texts;
+  std::vector<StatePart> parts;  ///< at least one byte each
+};
+using TakeBytes = std::function<void(std::string_view)>;
+
 /// Such a state where it is kept. All ranks' parts together may not fit into one rank's memory, so
-/// each is read only when it is asked for.
+/// each is read only when it is asked for, and in pieces.
 class SavedState {
  public:
-  using Read = std::function<std::string(const std::string& name)>;
-  SavedState(std::vector<std::string> names, Read read)
-      : names_(std::move(names)), read_(std::move(read)) {}
-  SavedState(const ExchangeState& in_memory);  ///< which must outlive this
+  using ReadText = std::function<std::string(const std::string& name)>;
+  using Next = std::function<void(std::span<std::byte> to)>;  ///< fills it with a part's next bytes
+  using Open = std::function<Next(const std::string& part)>;
+  SavedState(std::vector<std::string> texts, ReadText read, std::vector<StatePart> parts, Open open)
+      : texts_(std::move(texts)),
+        read_(std::move(read)),
+        parts_(std::move(parts)),
+        open_(std::move(open)) {}
+  /// In memory, which must outlive this.
+  SavedState(const ExchangeState& texts, const ExchangeState& parts);
+  SavedState(const ExchangeState& texts);
 
-  const std::vector<std::string>& names() const { return names_; }
-  /// How many names begin like this.
-  std::size_t count(std::string_view prefix) const;
-  /// Nothing where the name is not there. Throws what reading throws.
+  /// Of all texts and parts.
+  std::vector<std::string> names() const;
+  /// How many texts, or parts, have names that begin like this.
+  std::size_t texts(std::string_view prefix) const;
+  std::size_t parts(std::string_view prefix) const;
+  /// The text; nothing where it is not there. Throws what reading throws.
   std::optional<std::string> find(const std::string& name) const;
+  /// Nothing where the part is not there, or has another number of bytes.
+  std::optional<Next> open(const std::string& part, std::size_t bytes) const;
 
  private:
-  std::vector<std::string> names_;
-  Read read_;
+  std::vector<std::string> texts_;
+  ReadText read_;
+  std::vector<StatePart> parts_;
+  Open open_;
 };
 
 /// Per step the trainer calls begin(), ready(slice) for each slice in whatever order they become
@@ -121,13 +148,19 @@ class Exchange {
   virtual void settle() {}
   virtual void unsettle() {}
 
-  /// What a resume needs for the same bits, complete on rank 0. Not while settled. Collective.
-  virtual ExchangeState save(comm::Control& control) const = 0;
+  /// What save() gives: the same on all ranks. Not while settled.
+  virtual StateOutline outline() const = 0;
+  /// What a resume needs for the same bits. On rank 0 `take` gets the bytes of the outline's parts,
+  /// one after the other, in pieces of a tensor at most: no rank has more of them in memory. It
+  /// uses the gradients, which between two steps mean nothing. Collective.
+  virtual void save(comm::Control& control, const TakeBytes& take) const = 0;
   /// `state` is the same on all ranks, as rank 0 saved it; the parameters hold the settled state.
-  /// A part that means nothing here, because the ranks or buckets are others, is left out on all
-  /// ranks, and a phrase says so; empty: the same bits follow. Throws InputError naming what
-  /// does not fit.
+  /// A part that means nothing here, because the ranks are others, is left out on all ranks, and a
+  /// phrase says so; empty: the same bits follow. Throws InputError naming what does not fit,
+  /// perhaps on some ranks alone.
   virtual std::string load(const SavedState& state) = 0;
+  /// In place of load(), where there is no state: all ranks are equal after that many steps.
+  virtual void begin_at(std::uint64_t step) = 0;
 };
 
 /// While it lives, all ranks hold the state that stands for all of them. After an exception the
@@ -146,14 +179,16 @@ class Settled {
   const int exceptions_ = std::uncaught_exceptions();
 };
 
-/// Throws InputError naming both exchanges when `saved_by`, the one that wrote the checkpoint at
-/// `origin`, is not this one; else loads the state, as Exchange::load() does. Errors name `origin`.
+/// Loads the state, as Exchange::load() does, where `saved_by`, the exchange that wrote the
+/// checkpoint of `step` at `origin`, is this one. Where one of the two is the exact exchange, all
+/// ranks begin at the settled state, and a phrase says so. Else it throws InputError naming both.
+/// Errors name `origin`.
 std::string load_state(Exchange& exchange, const std::string& saved_by, const SavedState& state,
-                       const std::string& origin);
+                       const std::string& origin, std::uint64_t step);
 
 /// Of ExchangeKind::local.
 struct LocalSpec {
-  int group = 0;                ///< this rank's; groups have the same number of ranks
+  int group = 0;                ///< this rank's
   std::uint64_t every = 1;      ///< steps from one agreement to the next
   std::uint64_t from_step = 0;  ///< all ranks make this many steps together before
   float outer_momentum = 0, outer_lr = 1;
@@ -204,9 +239,14 @@ using MakeExchange =
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
                            bool second_moments = false, const GossipSpec& gossip = {});
 
-/// Bytes that each rank, or each group of a local exchange, adds to a checkpoint, at most.
-std::size_t saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
-                        const LocalSpec& local = {}, const GossipSpec& gossip = {});
+/// What an exchange adds to a checkpoint, in bytes.
+struct SavedBytes {
+  std::size_t each = 0;    ///< of each rank, or each group of a local exchange
+  std::size_t common = 0;  ///< of all of them together
+};
+/// At most.
+SavedBytes saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
+                       const LocalSpec& local = {}, const GossipSpec& gossip = {});
 
 /// Bytes that travel in an exchange for each byte of gradients in fp32. Throws Error for PowerSGD,
 /// where that depends on the network, and for gossip, which sums nothing.

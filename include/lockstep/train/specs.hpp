@@ -68,10 +68,14 @@ reduce::ExchangeKind exchange_of(config::Wire wire);
 reduce::ExchangeKind exchange_of(const config::Config& config);
 /// Whether ranks train in groups, each of those of a node.
 bool has_groups_by_node(const config::Config& config);
-/// Bytes that the exchange's state of all ranks takes on rank 0 while a checkpoint is made: as it
-/// was gathered, and in the checkpoint. At most.
-std::size_t exchange_state_bytes(const config::Config& config, const nn::Network& network,
-                                 int replicas, const comm::Nodes& nodes);
+/// What holds where ranks have no one to exchange gradients or weights with, or all are one group:
+/// without int8, PowerSGD, rare agreements and gossip.
+config::Config with_exact_exchange(config::Config config);
+/// Whether a run with these keys that continues an earlier one has no one to exchange with: it has
+/// one rank, or one group. It then does so exactly: see with_exact_exchange().
+bool continues_alone(const config::Config& config, int replicas, const comm::Nodes& nodes);
+/// Bytes that the exchange's state adds to a checkpoint, at most. No rank holds them in memory.
+reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::Network& network);
 /// From which step on gradients travel as products (reduce::ExchangeKind::power_sgd).
 reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
                                          std::uint64_t steps_per_epoch);

@@ -65,6 +65,7 @@ struct BackgroundWriter::Impl {
       } catch (...) {
         failure = std::current_exception();
       }
+      current->begun = nullptr;
       current->bytes = nullptr;  // their memory is free before this order counts as finished
       lock.lock();
       if (failure) {
@@ -94,9 +95,15 @@ struct BackgroundWriter::Impl {
   static std::size_t carry_out(const Order& order) {
     if (order.before) order.before();
     const std::string_view bytes = order.bytes();
-    for (const auto& path : order.paths) write_text_atomically(path, bytes);
+    if (order.begun) {
+      order.begun->commit(bytes);
+      for (std::size_t i = 1; i < order.paths.size(); ++i)
+        give_second_name(order.paths.front(), order.paths[i]);
+    } else {
+      for (const auto& path : order.paths) write_text_atomically(path, bytes);
+    }
     if (order.durable) order.durable();
-    return bytes.size();
+    return bytes.size() + (order.begun ? order.begun->added() : 0);
   }
 
   std::size_t unfinished() const { return orders.size() + (current ? 1 : 0); }

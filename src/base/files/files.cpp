@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/rename.hpp"
 
 namespace lockstep {
@@ -32,10 +33,13 @@ void synchronise(const std::filesystem::path& path, const std::filesystem::path&
   if (!file || ::fsync(file.get()) != 0) cannot_write(destination);
 }
 
+/// What the names of this process's temporary files have after that of the file.
+std::string temporary_suffix() { return fmt::format(".tmp{}-", ::getpid()); }
+
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> counter{0};
   std::filesystem::path temporary = path;
-  temporary += fmt::format(".tmp{}-{}", ::getpid(), counter++);
+  temporary += temporary_suffix() + std::to_string(counter++);
   return temporary;
 }
 
@@ -56,15 +60,6 @@ std::size_t write_past_cache(int file, std::string_view text) {
   return done;
 }
 
-/// Writes to `path`; errors name `wanted`.
-void write_into(const std::filesystem::path& path, std::string_view text,
-                const std::filesystem::path& wanted) {
-  const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!out) cannot_write(wanted);
-  text.remove_prefix(write_past_cache(out.get(), text));
-  if (write_all(out.get(), text.data(), text.size()) != text.size()) cannot_write(wanted);
-}
-
 void require_regular(const std::filesystem::path& path, const struct stat& status) {
   if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) return;
   const char* what = S_ISFIFO(status.st_mode)   ? "a pipe"
@@ -75,6 +70,14 @@ void require_regular(const std::filesystem::path& path, const struct stat& statu
 
 }  // namespace
 
+void overwrite(const std::filesystem::path& path, std::string_view text,
+               const std::filesystem::path& wanted) {
+  const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!out) cannot_write(wanted);
+  text.remove_prefix(write_past_cache(out.get(), text));
+  if (write_all(out.get(), text.data(), text.size()) != text.size()) cannot_write(wanted);
+}
+
 // A name may be taken: containers that share a folder have processes of one number.
 PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
   for (;;) {
@@ -84,6 +87,10 @@ PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
     if (file) return;
     if (errno != EEXIST) cannot_write(path_);
   }
+}
+
+bool is_own_temporary(const std::filesystem::path& path) {
+  return path.filename().string().find(temporary_suffix()) != std::string::npos;
 }
 
 PendingFile::~PendingFile() {
@@ -109,13 +116,13 @@ bool PendingFile::publish() {
 
 void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
   PendingFile file(path);
-  write_into(file.temporary(), text, path);
+  overwrite(file.temporary(), text, path);
   file.commit();
 }
 
 bool publish_text(const std::filesystem::path& path, std::string_view text) {
   PendingFile file(path);
-  write_into(file.temporary(), text, path);
+  overwrite(file.temporary(), text, path);
   return file.publish();
 }
 
@@ -125,7 +132,7 @@ void reserve_room(const std::filesystem::path& room, std::size_t bytes) {
 
 void write_into_room(const std::filesystem::path& room, const std::filesystem::path& path,
                      std::string_view text) {
-  write_into(room, text, path);
+  overwrite(room, text, path);
   if (::truncate(room.c_str(), static_cast<off_t>(text.size())) != 0) cannot_write(path);
   synchronise(room, path);
   rename_durably(room, path);
@@ -134,7 +141,7 @@ void write_into_room(const std::filesystem::path& room, const std::filesystem::p
 void write_report(const std::filesystem::path& path, std::string_view text) {
   std::error_code none;
   if (!std::filesystem::exists(path, none)) return write_text_atomically(path, text);
-  if (!std::filesystem::is_regular_file(path, none)) return write_into(path, text, path);
+  if (!std::filesystem::is_regular_file(path, none)) return overwrite(path, text, path);
   write_text_atomically(std::filesystem::canonical(path), text);
 }
 
@@ -186,17 +193,25 @@ namespace {
 
 }  // namespace
 
-void read_in_pieces(const std::filesystem::path& path,
-                    const std::function<void(std::string_view)>& work) {
+void read_first(const std::filesystem::path& path, std::uint64_t most,
+                const std::function<void(std::string_view)>& work) {
   // We want the system's reason, and a directory can be opened but not read: hence no stream.
   const FileDescriptor file = open_regular(path);
   if (!file) fail_to_read(path);
   char buffer[1 << 16];
-  for (std::size_t got = sizeof buffer; got == sizeof buffer;) {
-    got = read_all(file.get(), buffer, sizeof buffer);
-    if (got < sizeof buffer && errno != 0) fail_to_read(path);
+  while (most > 0) {
+    const std::size_t wanted = std::min<std::uint64_t>(sizeof buffer, most);
+    const std::size_t got = read_all(file.get(), buffer, wanted);
+    if (got < wanted && errno != 0) fail_to_read(path);
     if (got > 0) work({buffer, got});
+    if (got < wanted) return;
+    most -= got;
   }
+}
+
+void read_in_pieces(const std::filesystem::path& path,
+                    const std::function<void(std::string_view)>& work) {
+  read_first(path, ~std::uint64_t{0}, work);
 }
 
 std::string read_text(const std::filesystem::path& path) {

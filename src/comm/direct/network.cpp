@@ -13,15 +13,17 @@ namespace lockstep::comm {
 /// An operation from its place in the stream to its end.
 class HostNetwork::Turn final : public device::Pending {
  public:
-  Turn(HostNetwork& network, Use use, Start start)
-      : network_(network), use_(use), start_(std::move(start)) {
-    network_.uses_.push_back(use_);
+  Turn(HostNetwork& network, Use use, std::uint64_t claim, Start start)
+      : network_(network), use_(use), claim_(claim), start_(std::move(start)) {
+    Claim& mine = network_.claims_[claim_];
+    mine.uses.push_back(use_);
+    ++mine.unfinished;
   }
   ~Turn() override { leave(); }
 
   /// Starts the operation if it need not wait; true when it has started.
   bool begin() {
-    if (!operation_ && !network_.waits(use_)) operation_ = start_();
+    if (!operation_ && !network_.waits(use_, claim_)) operation_ = start_();
     return operation_ != nullptr;
   }
 
@@ -33,13 +35,17 @@ class HostNetwork::Turn final : public device::Pending {
 
  private:
   void leave() {
-    std::erase_if(network_.uses_, [this](const Use& use) { return use.number == use_.number; });
+    if (std::exchange(left_, true)) return;
+    const auto mine = network_.claims_.find(claim_);
+    if (--mine->second.unfinished == 0) network_.claims_.erase(mine);
   }
 
   HostNetwork& network_;
   Use use_;
+  std::uint64_t claim_;
   Start start_;  ///< kept, because it owns what the operation uses
   std::unique_ptr<device::Pending> operation_;
+  bool left_ = false;
 };
 
 class HostNetwork::Together final : public device::Pending {
@@ -57,8 +63,8 @@ class HostNetwork::Together final : public device::Pending {
 
 void HostNetwork::put(Elements data, bool writes, bool at_once, Start start) {
   const auto* begin = static_cast<const std::byte*>(data.data);
-  auto turn = std::make_unique<Turn>(*this, Use{begin, begin + data.bytes(), writes, next_++},
-                                     std::move(start));
+  const Use use{.begin = begin, .end = begin + data.bytes(), .writes = writes};
+  auto turn = std::make_unique<Turn>(*this, use, batch_ ? next_ : next_++, std::move(start));
   if (at_once) turn->begin();
   if (batch_) {
     batch_->push_back(std::move(turn));
@@ -69,14 +75,29 @@ void HostNetwork::put(Elements data, bool writes, bool at_once, Start start) {
 
 void HostNetwork::together(const std::function<void()>& calls) {
   std::vector<std::unique_ptr<device::Pending>> parts = collected(batch_, calls);
-  if (!parts.empty()) stream_.put(std::make_unique<Together>(std::move(parts)));
+  if (parts.empty()) return;
+  std::vector<Use>& uses = claims_[next_++].uses;
+  std::ranges::sort(uses, {}, &Use::begin);
+  const std::byte* reach = nullptr;
+  for (Use& use : uses) use.reach = reach = std::max(reach, use.end);
+  stream_.put(std::make_unique<Together>(std::move(parts)));
 }
 
-bool HostNetwork::waits(const Use& use) const {
-  return std::any_of(uses_.begin(), uses_.end(), [&](const Use& other) {
-    return other.number < use.number && (other.writes || use.writes) && other.begin < use.end &&
-           use.begin < other.end;
-  });
+/// Looks only at those that begin before the end of `use`, and of these, from the last one back, as
+/// long as one may still end after its beginning.
+bool HostNetwork::meets(const Claim& claim, const Use& use) {
+  auto other = std::ranges::lower_bound(claim.uses, use.end, {}, &Use::begin);
+  while (other != claim.uses.begin()) {
+    --other;
+    if (std::max(other->reach, other->end) <= use.begin) return false;
+    if (use.begin < other->end && (other->writes || use.writes)) return true;
+  }
+  return false;
+}
+
+bool HostNetwork::waits(const Use& use, std::uint64_t number) const {
+  return std::any_of(claims_.begin(), claims_.lower_bound(number),
+                     [&](const auto& claim) { return meets(claim.second, use); });
 }
 
 std::string HostNetwork::phase(std::string_view name, std::string_view group) const {

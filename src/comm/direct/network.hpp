@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -43,11 +44,18 @@ class HostNetwork {
     const std::byte* begin;
     const std::byte* end;
     bool writes;
-    std::uint64_t number;  ///< of the operation, in the stream's order
+    const std::byte* reach = nullptr;  ///< the farthest end of this one and those before it
   };
-  bool waits(const Use& use) const;
+  /// What one operation of the stream uses, with all its parts: they need not wait for each other,
+  /// so an operation of many parts is one thing to look at for the others.
+  struct Claim {
+    std::vector<Use> uses;  ///< by address, once all of them are there
+    std::size_t unfinished = 0;
+  };
+  bool waits(const Use& use, std::uint64_t number) const;
+  static bool meets(const Claim& claim, const Use& use);
 
-  std::vector<Use> uses_;  ///< of the operations that have not finished
+  std::map<std::uint64_t, Claim> claims_;  ///< of what has not finished, in the stream's order
   std::uint64_t next_ = 0;
   std::vector<std::unique_ptr<device::Pending>>* batch_ = nullptr;  ///< of together()
   device::HostStream stream_;  // last: its operations use the others

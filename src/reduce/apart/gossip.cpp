@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
-#include "reduce/packed_vectors.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 
@@ -147,30 +147,41 @@ void GossipExchange::settle() {
   if (steps_ > 0) own_.settle([this] { add_messages(); });
 }
 
-std::vector<Vector> GossipExchange::saved() const {
-  std::vector<Vector> all = own_.changing();
-  for (const Vector& message : on_their_way()) all.push_back(message);
+std::vector<ArenaPart> GossipExchange::saved() const {
+  std::vector<ArenaPart> all = own_.saved();
+  for (const Vector& message : on_their_way()) all.push_back(arena_part(parts_, message));
   return all;
 }
 
-ExchangeState GossipExchange::save(comm::Control& control) const {
-  check(!own_.is_settled(), "the exchange is settled");
-  ExchangeState state =
-      gather_state(control, rank_key(rank()), steps_ > 0 ? packed(vectors_, saved()) : "");
-  if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
+StateOutline GossipExchange::outline() const {
+  StateOutline state{.texts = {{steps_key, std::to_string(steps_)}}, .parts = {}};
+  const std::size_t each = plain_bytes(parts_.parameters.layout(), saved());
+  for (std::size_t r = 0; steps_ > 0 && r < world(); ++r)
+    state.parts.push_back({rank_key(r), each});
   return state;
 }
 
-std::string GossipExchange::load(const SavedState& state) {
-  steps_ = saved_steps(state, name());
-  if (steps_ == 0) return "";
+void GossipExchange::save(comm::Control& control, const TakeBytes& take) const {
+  check(!own_.is_settled(), "the exchange is settled");
+  for (std::size_t r = 0; steps_ > 0 && r < world(); ++r) {
+    save_plain(parts_, static_cast<int>(r), saved(), take);
+    next_part(control);
+  }
+}
+
+void GossipExchange::begin_at(std::uint64_t step) {
+  steps_ = step;
   begin_equal();
-  const std::size_t saved_by = state.count(rank_prefix);
-  if (saved_by != world())
-    return of_others("each rank's own weights, which begin at their mean", saved_by, "ranks",
-                     world());
-  const auto mine = state.find(rank_key(rank()));
-  require(mine && unpack(vectors_, *mine, saved()),
+}
+
+std::string GossipExchange::load(const SavedState& state) {
+  constexpr std::string_view left_out = "each rank's own weights, which begin at their mean";
+  begin_at(saved_steps(state, name()));
+  if (steps_ == 0) return "";
+  if (is_unordered(state)) return of_older(left_out);
+  const std::size_t saved_by = state.parts(rank_prefix);
+  if (saved_by != world()) return of_others(left_out, saved_by, "ranks", world());
+  require(load_plain(parts_, state, rank_key(rank()), saved()),
           fmt::format("the state of the exchange '{}' is of another network, or of messages that "
                       "are added another number of steps later (sync.gossip-late), which here is "
                       "{}",

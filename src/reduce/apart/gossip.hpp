@@ -44,8 +44,10 @@ class GossipExchange final : public BucketExchange {
   void after_update() override;
   void settle() override;
   void unsettle() override { own_.unsettle(); }
-  ExchangeState save(comm::Control& control) const override;
+  StateOutline outline() const override;
+  void save(comm::Control& control, const TakeBytes& take) const override;
   std::string load(const SavedState& state) override;
+  void begin_at(std::uint64_t step) override;
 
  private:
   /// What this rank sent in a step, and what came from the other one.
@@ -67,7 +69,7 @@ class GossipExchange final : public BucketExchange {
   void send(std::uint64_t step);
   void mix(const Message& message);
   void add_messages();
-  std::vector<backend::Vector> saved() const;
+  std::vector<ArenaPart> saved() const;
 
   const std::size_t late_;
   const ExchangeParts parts_;

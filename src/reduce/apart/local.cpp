@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
-#include "reduce/packed_vectors.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 
@@ -15,7 +17,7 @@ using backend::Vector;
 
 namespace {
 
-constexpr const char* group_prefix = "group-";
+constexpr const char *group_prefix = "group-", *agreed_key = "agreed", *velocity_key = "velocity";
 std::string group_key(int group) { return fmt::format("{}{}", group_prefix, group); }
 
 }  // namespace
@@ -37,11 +39,34 @@ LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& part
                 parts.parameters.device_pointer(Part::gradients)),
       own_(parts) {
   check(how_.every > 0, "groups agree every few steps");
+  gather_groups();
   if (how_.outer_momentum > 0) {
     agreed_ = own_.allocate("the weights that groups agreed on");
     velocity_ = own_.allocate("the outer momentum");
   }
   if (loss_scale_) largest_ = vectors_.allocate(sizeof(float), "the largest gradient");
+}
+
+/// Each rank says its group's number and size, and whether it leads the group.
+void LocalExchange::gather_groups() {
+  constexpr std::size_t words = 3;
+  std::vector<std::int32_t> all(words * world());
+  const std::size_t mine = words * static_cast<std::size_t>(parts_.communicator.rank());
+  all[mine] = how_.group;
+  all[mine + 1] = group_->world();
+  all[mine + 2] = group_->rank() == 0 ? 1 : 0;
+  const auto memory = vectors_.allocate(all.size() * sizeof(std::int32_t), "the groups' sizes");
+  vectors_.write(std::as_bytes(std::span(all)), memory.get());
+  device::Stream &compute = parts_.backend.device().compute(),
+                 &network = parts_.communicator.network();
+  network.wait(*compute.record());  // the numbers precede their sending
+  parts_.communicator.all_gather({memory.get(), all.size(), comm::ElementType::i32}, "the groups",
+                                 network);
+  compute.wait(*network.record());  // they have come before they are read
+  vectors_.read(memory.get(), std::as_writable_bytes(std::span(all)));
+  for (std::size_t rank = 0; rank < world(); ++rank)
+    if (const std::int32_t* of = &all[words * rank]; of[2] == 1)
+      groups_.push_back({of[0], static_cast<int>(rank), static_cast<std::size_t>(of[1])});
 }
 
 std::string LocalExchange::note() const {
@@ -50,10 +75,14 @@ std::string LocalExchange::note() const {
   const std::string outer = how_.outer_momentum > 0
                                 ? fmt::format(", with an outer momentum of {}", how_.outer_momentum)
                                 : "";
+  const auto [least, most] = std::ranges::minmax(groups_, {}, &Group::ranks);
   return fmt::format(
-      "groups of {} ranks agree on their weights every {} steps{}{}; between that they differ, and "
-      "their mean is evaluated and saved",
-      group_->world(), how_.every, begins, outer);
+      "{} groups of {} ranks agree on their weights every {} steps{}{}; between that they differ, "
+      "and their mean is evaluated and saved",
+      groups_.size(),
+      least.ranks == most.ranks ? fmt::format("{}", most.ranks)
+                                : fmt::format("{} to {}", least.ranks, most.ranks),
+      how_.every, begins, outer);
 }
 
 /// With a loss scale groups meet in each step anyway; else at the next agreement, or before.
@@ -124,41 +153,68 @@ void LocalExchange::settle() {
   if (differs()) own_.settle();
 }
 
-/// What one group's bytes in a checkpoint hold, in order.
-std::vector<Vector> LocalExchange::saved() const {
-  std::vector<Vector> all = own_.changing();
-  if (how_.outer_momentum > 0) {
-    all.push_back(own_.in(agreed_));
-    all.push_back(own_.in(velocity_));
-  }
-  return all;
+std::vector<ArenaPart> LocalExchange::agreed() const {
+  return {arena_part(parts_, own_.in(agreed_))};
+}
+std::vector<ArenaPart> LocalExchange::velocity() const {
+  return {arena_part(parts_, own_.in(velocity_))};
 }
 
-ExchangeState LocalExchange::save(comm::Control& control) const {
-  check(!own_.is_settled(), "the exchange is settled");
-  const bool tells = differs() && group_->rank() == 0;
-  ExchangeState state =
-      gather_state(control, group_key(how_.group), tells ? packed(vectors_, saved()) : "");
-  if (control.rank() == 0) state[steps_key] = std::to_string(steps_);
+StateOutline LocalExchange::outline() const {
+  StateOutline state{.texts = {{steps_key, std::to_string(steps_)}}, .parts = {}};
+  if (!differs()) return state;
+  const std::size_t each = plain_bytes(layout(), own_.saved());
+  for (const Group& group : groups_) state.parts.push_back({group_key(group.number), each});
+  if (how_.outer_momentum == 0) return state;
+  state.parts.push_back({agreed_key, plain_bytes(layout(), agreed())});
+  state.parts.push_back({velocity_key, plain_bytes(layout(), velocity())});
   return state;
+}
+
+void LocalExchange::save(comm::Control& control, const TakeBytes& take) const {
+  check(!own_.is_settled(), "the exchange is settled");
+  if (!differs()) return;
+  for (const Group& group : groups_) {
+    save_plain(parts_, group.leader, own_.saved(), take);
+    next_part(control);
+  }
+  if (how_.outer_momentum == 0) return;
+  save_plain(parts_, 0, agreed(), take);
+  save_plain(parts_, 0, velocity(), take);
+}
+
+void LocalExchange::begin_at(std::uint64_t step) {
+  steps_ = step;
+  if (differs()) begin_equal();
+}
+
+/// What groups have in common means the same for any number of them. False if it does not fit.
+bool LocalExchange::load_common(const SavedState& state) {
+  const bool there = state.parts(agreed_key) > 0;
+  if (how_.outer_momentum == 0) return !there;
+  return load_plain(parts_, state, agreed_key, agreed()) &&
+         load_plain(parts_, state, velocity_key, velocity());
 }
 
 /// A state of a step before groups trained apart has none of theirs: they begin now.
 std::string LocalExchange::load(const SavedState& state) {
-  steps_ = saved_steps(state, name());
+  constexpr std::string_view left_out = "each group's own weights, which begin at their mean";
+  begin_at(saved_steps(state, name()));
   if (!differs()) return "";
-  begin_equal();
-  const std::size_t saved_by = state.count(group_prefix), groups = world() / group_size();
+  if (is_unordered(state))
+    return of_older(how_.outer_momentum > 0 ? fmt::format("the outer momentum and {}", left_out)
+                                            : std::string(left_out));
+  const std::size_t saved_by = state.parts(group_prefix);
   if (saved_by == 0) return "";
-  if (saved_by != groups)
-    return of_others("each group's own weights, which begin at their mean", saved_by, "groups",
-                     groups);
-  const auto mine = state.find(group_key(how_.group));
-  require(mine && unpack(vectors_, *mine, saved()),
-          fmt::format("the state of the exchange '{}' is of another network, or of a run that "
-                      "keeps other things for each group: keep sync.outer-momentum and optim.ema "
-                      "as they were",
-                      name()));
+  const auto fits = [&](bool fit) {
+    require(fit, fmt::format("the state of the exchange '{}' is of another network, or of a run "
+                             "that keeps other things for each group: keep sync.outer-momentum and "
+                             "optim.ema as they were",
+                             name()));
+  };
+  fits(load_common(state));
+  if (saved_by != groups_.size()) return of_others(left_out, saved_by, "groups", groups_.size());
+  fits(load_plain(parts_, state, group_key(how_.group), own_.saved()));
   parts_.parameters.weights_changed();
   return "";
 }

@@ -44,8 +44,10 @@ class LocalExchange final : public Exchange {
   void after_update() override;
   void settle() override;
   void unsettle() override { own_.unsettle(); }
-  ExchangeState save(comm::Control& control) const override;
+  StateOutline outline() const override;
+  void save(comm::Control& control, const TakeBytes& take) const override;
   std::string load(const SavedState& state) override;
+  void begin_at(std::uint64_t step) override;
 
  private:
   bool is_local() const { return steps_ >= how_.from_step; }  ///< the step that is next, or runs
@@ -55,7 +57,10 @@ class LocalExchange final : public Exchange {
   std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
   std::size_t group_size() const { return static_cast<std::size_t>(group_->world()); }
   const nn::ArenaLayout& layout() const { return parts_.parameters.layout(); }
-  std::vector<backend::Vector> saved() const;
+  std::vector<ArenaPart> agreed() const;
+  std::vector<ArenaPart> velocity() const;
+  bool load_common(const SavedState& state);
+  void gather_groups();
   void begin_equal();
   void agree();
   void step_outwards();
@@ -65,6 +70,11 @@ class LocalExchange final : public Exchange {
   const ExchangeParts parts_;
   backend::Vectors& vectors_;
   const std::unique_ptr<comm::Communicator> group_;
+  struct Group {
+    int number = 0, leader = 0;  ///< the leader's rank
+    std::size_t ranks = 0;
+  };
+  std::vector<Group> groups_;  ///< of all ranks, in the order of their leaders
   ExactExchange everywhere_, in_group_;
   OwnState own_;
   backend::DeviceMemory agreed_, velocity_;  ///< with an outer momentum: of the learned weights

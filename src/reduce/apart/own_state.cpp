@@ -37,6 +37,12 @@ std::vector<Vector> OwnState::changing() const {
   return all;
 }
 
+std::vector<ArenaPart> OwnState::saved() const {
+  std::vector<ArenaPart> all;
+  for (const Vector& values : changing()) all.push_back(arena_part(parts_, values));
+  return all;
+}
+
 void OwnState::average(const Vector& values, const char* what) const {
   device::Stream &compute = parts_.backend.device().compute(),
                  &network = parts_.communicator.network();

@@ -6,6 +6,7 @@
 
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/reduce/exchange.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 
@@ -29,6 +30,8 @@ class OwnState {
   backend::Vector in(const backend::DeviceMemory& memory, std::size_t count) const;
   /// All that steps change: weights, momentum, and what else the run keeps.
   std::vector<backend::Vector> changing() const;
+  /// The same, to be saved.
+  std::vector<ArenaPart> saved() const;
 
   /// The values become their mean over the ranks, the same bits. Collective.
   void average(const backend::Vector& values, const char* what) const;

@@ -43,8 +43,10 @@ std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
 Decided decide(const StartSetting& setting) {
   const RunSpec& spec = setting.spec;
   const config::Config::Comm& asked = spec.config.comm;
+  const bool alone = continues_alone(spec.config, spec.grid.replicas.count, spec.nodes);
+  const config::Config config = alone ? with_exact_exchange(spec.config) : spec.config;
   const GpuSteps gpu_steps = decide_gpu_steps(setting);
-  TrainerSpec trainer = make_trainer_spec(gpu_steps.in(spec.config), setting.data.input(),
+  TrainerSpec trainer = make_trainer_spec(gpu_steps.in(config), setting.data.input(),
                                           spec.grid.replicas.count, spec.grid.replicas.index);
   require_norm_values(trained_part(spec.config, trainer.network),
                       {.full = setting.data.global_rows(0),
@@ -61,6 +63,7 @@ Decided decide(const StartSetting& setting) {
   Decisions decisions{
       .backend = parse_choice<config::BackendChoice>(setting.backend.name(), "backend"),
       .data = setting.data.sets(),
+      .alone = alone,
       .all_reduce = all_reduce,
       .gpu_steps = gpu_steps};
   decisions.bucket_mb =
@@ -76,9 +79,7 @@ Decided decide(const StartSetting& setting) {
                  .second_moments = optim::has_second_moments(trainer.formula),
                  .update_bytes = trainer.program.update_bytes,
                  .exchange_bytes = trainer.program.exchange_bytes,
-                 .checkpoints = true,
-                 .exchange_state_bytes = exchange_state_bytes(
-                     spec.config, trainer.network, spec.grid.replicas.count, spec.nodes)},
+                 .checkpoints = true},
                 setting.control);
   return {std::move(decisions), std::move(two_level)};
 }

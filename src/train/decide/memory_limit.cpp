@@ -46,8 +46,7 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
   recompute.scratch_reserved = true;
   if (other.checkpoints)
-    recompute.between_steps =
-        (2 + vectors) * weights + largest_tensor(nn::tensors(network)) + other.exchange_state_bytes;
+    recompute.between_steps = (2 + vectors) * weights + largest_tensor(nn::tensors(network));
 }
 
 std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,

@@ -38,20 +38,38 @@ bool CheckpointWriter::make_room(bool best) {
   return newest;
 }
 
-void CheckpointWriter::save(KeptAs as, const model::CheckpointHeader& header,
-                            const backend::Parameters& parameters, double began_s) {
+void CheckpointWriter::begin(KeptAs as, const model::CheckpointHeader& header,
+                             const backend::Parameters& parameters,
+                             std::vector<model::ExchangePart> parts) {
   as.newest = make_room(as.best) || as.newest;
-  const std::uint64_t step = header.progress.step;
-  const auto all = paths(as, step);
-  auto image = std::make_shared<model::CheckpointImage>(
-      model::make_checkpoint(all.front(), header, parameters, spare_));
+  Draft draft{.step = header.progress.step,
+              .as = as,
+              .paths = paths(as, header.progress.step),
+              .image = nullptr,
+              .file = nullptr};
+  draft.image = std::make_shared<model::CheckpointImage>(
+      model::make_checkpoint(draft.paths.front(), header, parameters, spare_, std::move(parts)));
+  if (draft.image->has_parts())
+    draft.file = std::make_shared<PendingPieces>(draft.paths.front(), draft.image->bytes());
+  draft_ = std::move(draft);
+}
+
+void CheckpointWriter::add(std::string_view bytes) {
+  draft_->image->count(bytes);
+  draft_->file->add(bytes);
+}
+
+void CheckpointWriter::end(double began_s) {
+  auto [step, as, all, image, file] = std::move(*draft_);
+  draft_.reset();
   writer_.add({.name = fmt::format("the checkpoint of step {}", step),
                .number = step,
-               .paths = all,
+               .paths = std::move(all),
+               .begun = std::move(file),
                .bytes = [image = std::move(image)] { return image->seal(); },
                .before = spec_.before,
                .durable =
-                   [this, as, step] {
+                   [this, as = as, step = step] {
                      if (spec_.require_newest) spec_.require_newest();
                      if (as.best) directory_.name_best(step);
                      directory_.prune();

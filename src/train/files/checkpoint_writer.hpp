@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/base/files/background_writer.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/records.hpp"
 
@@ -21,7 +24,7 @@ struct KeptAs {
   bool best = false;   ///< best-STEP.h5
 };
 
-/// Brings the checkpoints of a run to the disk, one after the other, while steps continue: save()
+/// Brings the checkpoints of a run to the disk, one after the other, while steps continue: begin()
 /// copies the state, and a thread writes the copy. At most `copies` of them are in memory. Older
 /// checkpoints are removed once a newer one is on the disk, and best.h5 is named then.
 /// **Thread safety:** the main thread uses it. The functions of Spec run on the writer's thread.
@@ -39,11 +42,15 @@ class CheckpointWriter {
   CheckpointWriter(const model::CheckpointDirectory& directory, Spec spec);
 
   /// The step is that of the header. Copies the state when there is memory for one more copy, and
-  /// waits for that. A best whose turn has not come gives way to a newer best. `began_s`:
-  /// now_s() when the run began to wait for this checkpoint. Throws as make_checkpoint() and
-  /// poll() do.
-  void save(KeptAs as, const model::CheckpointHeader& header, const backend::Parameters& parameters,
-            double began_s);
+  /// waits for that. A best whose turn has not come gives way to a newer best. Throws as
+  /// make_checkpoint() and poll() do.
+  void begin(KeptAs as, const model::CheckpointHeader& header,
+             const backend::Parameters& parameters, std::vector<model::ExchangePart> parts = {});
+  /// Puts the next bytes of the exchange's parts into the file.
+  void add(std::string_view bytes);
+  /// Leaves the rest to the thread. `began_s`: now_s() when the run began to wait for this
+  /// checkpoint.
+  void end(double began_s);
   bool busy() const { return writer_.unfinished() > 0; }
   /// How long the checkpoint that is being written has taken; 0 without one.
   double seconds() const { return writer_.seconds(); }
@@ -60,6 +67,15 @@ class CheckpointWriter {
   model::CheckpointDirectory directory_;
   Spec spec_;
   std::shared_ptr<h5::SpareMemory> spare_;  ///< of the newest that is on the disk
+  /// What begin() began.
+  struct Draft {
+    std::uint64_t step = 0;
+    KeptAs as;
+    std::vector<std::filesystem::path> paths;
+    std::shared_ptr<model::CheckpointImage> image;
+    std::shared_ptr<PendingPieces> file;  ///< null without parts
+  };
+  std::optional<Draft> draft_;
   struct Saved {
     std::uint64_t step = 0;
     KeptAs as;

@@ -8,7 +8,9 @@
 
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/optim/schedule.hpp"
@@ -18,10 +20,24 @@ namespace lockstep::train {
 namespace {
 
 std::filesystem::path look_for_checkpoint(const config::Config& config,
-                                          const RunDirectory& directory) {
+                                          const RunDirectory& directory, std::uint64_t before) {
   if (config.resume != "auto") return config.resume;
   const model::CheckpointDirectory checkpoints(directory.checkpoints(), config.checkpoint.keep);
-  return checkpoints.newest_valid().value_or("");
+  return checkpoints.newest_valid(before).value_or("");
+}
+
+/// Why the parts of the exchange's state cannot be used; empty where all are whole. Each rank reads
+/// its share of them, mostly that which it will load. Collective.
+std::string find_torn_part(const std::filesystem::path& path, comm::Control& control) {
+  try {
+    comm::together(control, "checking the checkpoint", [&] {
+      model::verify_exchange_parts(path, static_cast<std::size_t>(control.rank()),
+                                   static_cast<std::size_t>(control.world()));
+    });
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 bool in_directory(const std::filesystem::path& file, const std::filesystem::path& directory) {
@@ -132,11 +148,18 @@ std::optional<ResumePoint> find_resume_point(const config::Config& config,
                                              const RunDirectory& directory,
                                              comm::Control& control) {
   if (config.resume.empty()) return std::nullopt;
-  std::string path;
-  if (control.rank() == 0) path = look_for_checkpoint(config, directory).string();
-  path = control.broadcast(path, "choosing the checkpoint");
-  if (path.empty()) return std::nullopt;
-  return ResumePoint{path, model::read_header(path), in_directory(path, directory.checkpoints())};
+  for (std::uint64_t before = ~0ULL;;) {
+    std::string path;
+    if (control.rank() == 0) path = look_for_checkpoint(config, directory, before).string();
+    path = control.broadcast(path, "choosing the checkpoint");
+    if (path.empty()) return std::nullopt;
+    ResumePoint found{path, model::read_header(path), in_directory(path, directory.checkpoints())};
+    const std::string torn = find_torn_part(path, control);
+    if (torn.empty()) return found;
+    require(config.resume == "auto", torn);
+    if (control.rank() == 0) log::warn(fmt::format("{}; looking for an earlier one", torn));
+    before = found.header.progress.step;
+  }
 }
 
 std::vector<std::string> judge_resume(const ResumePoint& point, const config::Config& now,

@@ -173,12 +173,19 @@ void RunFiles::write_binding(const std::string& json) {
   if (is_root()) write_text_atomically(directory_.binding(), json);
 }
 
-void RunFiles::save(KeptAs as, model::CheckpointHeader header,
-                    const backend::Parameters& parameters, double began_s) {
+void RunFiles::begin_save(KeptAs as, model::CheckpointHeader header,
+                          const backend::Parameters& parameters,
+                          std::vector<model::ExchangePart> parts) {
   if (!is_root()) return;
   header.config = config::to_toml(decisions_.in(experiment()));
   header.metrics_bytes = metrics_->bytes();
-  writer_->save(as, header, parameters, began_s);
+  writer_->begin(as, header, parameters, std::move(parts));
+}
+
+void RunFiles::add_to_save(std::string_view bytes) { writer_->add(bytes); }
+
+void RunFiles::end_save(double began_s) {
+  if (is_root()) writer_->end(began_s);
 }
 
 std::vector<observe::CheckpointRecord> RunFiles::record_saved() {

@@ -69,9 +69,11 @@ class RunFiles {
   void set_copies(std::size_t copies) { copies_ = copies; }
   std::size_t copies() const { return copies_; }
   /// Adds the configuration and the length of the metrics to `header`, and saves: see
-  /// CheckpointWriter.
-  void save(KeptAs as, model::CheckpointHeader header, const backend::Parameters& parameters,
-            double began_s);
+  /// CheckpointWriter. The parts of the exchange's state follow by add_to_save(), and end_save().
+  void begin_save(KeptAs as, model::CheckpointHeader header, const backend::Parameters& parameters,
+                  std::vector<model::ExchangePart> parts = {});
+  void add_to_save(std::string_view bytes);
+  void end_save(double began_s);
   /// On rank 0, whether a checkpoint is not yet on the disk, and for how long one was written.
   bool saving() const { return writer_ && writer_->busy(); }
   double saving_s() const { return writer_ ? writer_->seconds() : 0; }

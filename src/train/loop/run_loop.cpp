@@ -297,11 +297,18 @@ void RunLoop::save(KeptAs as) {
   header.placement = spec_.nodes.placement();
   header.input = data_.input();
   header.exchange = trainer_.exchange().name();
-  header.exchange_state = trainer_.exchange().save(control_);
-  const reduce::Settled settled(trainer_.exchange());
+  reduce::StateOutline outline = trainer_.exchange().outline();
+  header.exchange_state = std::move(outline.texts);
+  std::vector<model::ExchangePart> parts;
+  for (const auto& [name, bytes] : outline.parts) parts.push_back({.name = name, .bytes = bytes});
   // It is then made in the place of a step's values.
   if (is_root() && config_.memory_limit > 0 && files_.copies() == 0) backend_.release_idle_memory();
-  files_.save(as, std::move(header), trainer_.parameters(), began_s);
+  {
+    const reduce::Settled settled(trainer_.exchange());
+    files_.begin_save(as, std::move(header), trainer_.parameters(), std::move(parts));
+  }
+  trainer_.exchange().save(control_, [this](std::string_view bytes) { files_.add_to_save(bytes); });
+  files_.end_save(began_s);
   step_ended_ms_.reset();
   if (!as.newest) return;
   saves_.saved();

@@ -31,7 +31,7 @@ kept fp16 fp16 "gradients travel as fp16, $statistics" --comm.wire fp16
 kept int8 int8 "gradients travel as int8 with a scale for each 256 $statistics" --comm.wire int8
 kept power power-sgd 'gradients of .* matrices travel as products of rank 2 from step 8 on' \
   --comm.power-sgd 2 --comm.power-sgd-from-epoch 1
-kept rare local 'groups of 1 ranks agree on their weights every 3 steps; .* their mean is' \
+kept rare local '2 groups of 1 ranks agree on their weights every 3 steps; .* their mean is' \
   --sync.every 3 --sync.group rank
 kept outer local '.* every 4 steps from step 8 on, with an outer momentum of 0.5' \
   --sync.every 4 --sync.group rank --sync.from-epoch 1 --sync.outer-momentum 0.5
@@ -85,8 +85,8 @@ refused() {  # refused NAME PATTERN RANKS OPTION...
   verdict $? "$1"
 }
 refused 'a resume with other gradients is an error that names both and the key' \
-  "step-.* was written with the exchange 'int8', but this run has 'exact': .*comm.wire" \
-  2 --out int8 --resume auto
+  "step-.* was written with the exchange 'int8', but this run has 'bf16': .*comm.wire" \
+  2 --out int8 --resume auto --comm.wire bf16
 continues() {  # continues NAME RUN PATTERN RANKS OPTION...: from the last checkpoint but one
   local from
   from=$(printf '%s\n' $2/checkpoints/step-*.h5 | tail -n 2 | head -n 1)
@@ -146,14 +146,98 @@ for other in 'sync.every 4' 'comm.wire int8' 'comm.power-sgd 2' 'optim.ema 0.9' 
 done
 refused 'late weights without gossip are named' 'sync.gossip-late.*sync.gossip' \
   2 --sync.gossip-late 2 --out none
-refused 'a resume of gossip with another exchange is an error that names both and the key' \
-  "was written with the exchange 'gossip', but this run has 'exact': .*sync.gossip" \
-  2 --out late --resume auto
+continues 'a resume of gossip as an exact run begins at the mean, and says so' \
+  late 'exchange .gossip, now exact., with which all ranks begin at their mean' 2
+for one in 'int8 int8 --comm.wire int8' 'rare local --sync.every 3 --sync.group rank' \
+  'power power-sgd --comm.power-sgd 2 --comm.power-sgd-from-epoch 1' \
+  'push gossip --sync.gossip true --sync.gossip-late 0'; do
+  read -r name exchange keys <<<"$one"
+  continues "on one rank a run with $keys continues as an exact one, and says so" \
+    $name "exchange .$exchange, now exact., with which all ranks begin at their mean" 1 $keys
+done
+run ranks 2 "${train[@]}" --sync.gossip true --out back --stop-after 5 &&
+  run ranks 1 "$LOCKSTEP" resume back --stop-after 7
+((status == 3)) && says "exchange 'exact' in place of 'gossip'" && says 'gossip, now exact' &&
+  run ranks 2 "$LOCKSTEP" resume back --stop-after 9
+((status == 3)) && says 'exact, now gossip.*begin at their mean' && says "exchange 'gossip': "
+verdict $? "'resume' continues a run that gossips on one rank, and then on two again"
 continues 'a resume of gossip on another number of ranks begins at the mean, and says so' \
   late "own weights, which begin at their mean .of 2 ranks, now 3" 3 --sync.gossip true \
   --sync.gossip-late 2
 refused 'a resume with other delays is an error that names the key' \
   'sync.gossip-late., which here is 1' 2 --sync.gossip true --out late --resume auto
+
+# nodes "3 2" COMMAND...: that many ranks on each of some nodes.
+nodes() {
+  local counts=($1) each=() count node=0
+  shift
+  for count in "${counts[@]}"; do
+    each+=(${each:+:} -np $count env SLURMD_NODENAME=node$((++node)) "$@")
+  done
+  mpirun --oversubscribe --bind-to none "${each[@]}" 2>&1
+}
+unlike=("${train[@]/%16/20}" --sync.every 4 --sync.outer-momentum 0.9)
+run nodes '2 1' "${unlike[@]}" --out unlike
+((status == 0)) && says '2 groups of 1 to 2 ranks agree' && says 'takes up to .* each of 2 nodes' &&
+  run nodes '2 1' "${unlike[@]}" --out unlike-cut --stop-after 6 &&
+  run nodes '2 1' "${unlike[@]}" --out unlike-cut --resume auto
+((status == 0)) && tensors unlike-cut/checkpoints/step-00000012.h5 >cut.tensors &&
+  tensors unlike/checkpoints/step-00000012.h5 | cmp - cut.tensors
+verdict $? 'groups of nodes with unlike numbers of ranks resume with the same bits'
+run nodes '3' "${unlike[@]}" --out unlike-one --resume unlike/checkpoints/step-00000008.h5
+((status == 0)) && says 'local, now exact.*begin at their mean'
+verdict $? 'groups of nodes continue as an exact run on one node, and say so'
+
+# A bit of a rank's part is wrong.
+cp -r push torn && python3 - torn/$last <<'END'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(-4321, 2)
+    byte = file.read(1)[0]
+    file.seek(-1, 1)
+    file.write(bytes([byte ^ 1]))
+END
+run ranks 2 "${train[@]/%2/3}" --sync.gossip true --sync.gossip-late 0 --out torn --resume auto
+((status == 0)) && says 'step-00000016.h5: the part rank-1 .* torn .*looking for an earlier one' &&
+  says 'resuming from torn/checkpoints/step-00000012.h5'
+verdict $? "a torn part of one rank's state is named, and the checkpoint before it is taken"
+
+# Convolutions have other layouts on other instruction sets. At a learning rate of almost 0 the mean
+# stays where it is, if each rank has its own weights again.
+moved() {  # moved BEFORE AFTER: the largest change of a weight
+  "$LOCKSTEP" export "$1" --to before.npz --force >export.log 2>&1 &&
+    "$LOCKSTEP" export "$2" --to after.npz --force >>export.log 2>&1 || cat export.log
+  python3 - <<'END'
+import array, zipfile
+def weights(name):
+    with zipfile.ZipFile(name) as file:
+        for entry in sorted(file.namelist()):
+            if entry.endswith("weight.npy"):
+                data = file.read(entry)
+                yield array.array("f", data[10 + int.from_bytes(data[8:10], "little"):])
+print(max(abs(a - b) for one, other in zip(weights("before.npz"), weights("after.npz"))
+          for a, b in zip(one, other)))
+END
+}
+elsewhere() {  # elsewhere RUN OPTION...
+  local law="a resume of $1 on another instruction set continues with the same weights" isa
+  local from=$1/checkpoints/step-00000012.h5 to=$1-isa/checkpoints/step-00000013.h5
+  for isa in SSE41 AVX2 AVX512_CORE; do
+    rm -rf $1-isa
+    ONEDNN_MAX_CPU_ISA=$isa run ranks 2 "${train[@]}" "${@:2}" --optim.lr 1e-9 --out $1-isa \
+      --optim.warmup-epochs 0 --resume $from --stop-after 13
+    says 'backend \(' || continue
+    ((status == 3)) && ! says 'begin at their mean|left out' &&
+      python3 -c "import sys; sys.exit(not float(sys.argv[1]) < 1e-5)" "$(moved $from $to)"
+    verdict $? "$law: $isa"
+    return
+  done
+  echo "SKIP $law: oneDNN has one instruction set here"
+}
+elsewhere int8 --comm.wire int8
+elsewhere rare --sync.every 3 --sync.group rank
+elsewhere outer --sync.every 4 --sync.group rank --sync.from-epoch 1 --sync.outer-momentum 0.5
+elsewhere late --sync.gossip true --sync.gossip-late 2
 [[ ! -e one && ! -e both && ! -e none ]]
 verdict $? 'an error makes no folder'
 run ranks 1 "${train[@]}" --comm.wire bf16 --out alone

@@ -103,8 +103,10 @@ struct Runs {
   }
   static reduce::ExchangeState exchange_state(const std::filesystem::path& file) {
     reduce::ExchangeState state;
-    for (const std::string& name : model::list_exchange_state(file))
-      state[name] = model::read_exchange_state(file, name);
+    for (const auto& [name, bytes, sum] : model::list_exchange_parts(file)) {
+      state[name].resize(bytes);
+      model::ExchangePartReader(file, name).read(std::as_writable_bytes(std::span(state[name])));
+    }
     return state;
   }
   /// Whether two checkpoints hold the same state, of all ranks.
@@ -200,10 +202,10 @@ TEST_CASE(
   train::Trainer trainer(spec, *runs.backend, *runs.communicator);
   state["rank-77"] = "more";
   CHECK_THROWS_WITH(
-      reduce::load_state(trainer.exchange(), saved_by, state, "step-2"),
+      reduce::load_state(trainer.exchange(), saved_by, {{}, state}, "step-2", 2),
       Catch::Contains(fmt::format("step-2: the exchange's state is of {} rank(s), not of {}",
                                   runs.ranks + 1, runs.ranks)));
   CHECK_THROWS_WITH(
-      reduce::load_state(trainer.exchange(), "exact", reduce::ExchangeState(), "step-2"),
-      Catch::Contains("'exact'") && Catch::Contains("'delayed-average'"));
+      reduce::load_state(trainer.exchange(), "local", reduce::ExchangeState(), "step-2", 2),
+      Catch::Contains("'local'") && Catch::Contains("'delayed-average'"));
 }

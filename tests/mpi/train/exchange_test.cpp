@@ -6,7 +6,6 @@
 #include <random>
 
 #include "lockstep/device/host_stream.hpp"
-#include "reduce/packed_vectors.hpp"
 #include "tests/support/harness/mpi_world.hpp"
 
 using namespace lockstep;
@@ -55,21 +54,4 @@ TEST_CASE("slices that become final in a different order on each rank give the e
     }
     REQUIRE(on_every_rank(right));
   }
-}
-
-TEST_CASE("a state comes to rank 0 in pieces, however long each rank's part is",
-          "[mpi][exchange]") {
-  const auto control = world().make_control(30);
-  const auto part_of = [](std::size_t rank) {
-    return std::string(rank == 1 ? 0 : 100 + 7 * rank, static_cast<char>('a' + rank));
-  };
-  const auto mine = static_cast<std::size_t>(control->rank());
-  const auto ranks = static_cast<std::size_t>(control->world());
-  for (const std::size_t at_once : {1, 50, 1000}) {
-    ExchangeState wanted;
-    for (std::size_t rank = 0; mine == 0 && rank < ranks; ++rank)
-      if (rank != 1) wanted[rank_key(rank)] = part_of(rank);
-    CHECK(on_every_rank(gather_state(*control, rank_key(mine), part_of(mine), at_once) == wanted));
-  }
-  CHECK(gather_state(*control, "none", "").empty());
 }

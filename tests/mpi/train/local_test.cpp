@@ -1,6 +1,7 @@
 // Groups of ranks that agree on their weights every few steps.
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
@@ -148,30 +149,93 @@ TEST_CASE("groups begin at their mean where the state is of other groups, or of 
     };
     const reduce::Settled settled(saving.exchange());
     const std::vector<float> mean = learned_values(saving, Part::weights);
-    saved.state["group-77"] = "of one more group";
+    // With an outer momentum the agreed weights and the velocity are kept, and move the mean.
+    const auto velocity = std::exchange(saved.parts["velocity"], "");
+    const auto agreed = std::exchange(saved.parts["agreed"], "");
+    std::erase_if(saved.parts, [](const auto& one) { return one.second.empty(); });
+    auto groups = std::exchange(saved.parts, {});
     CHECK(on_every_rank(distance(resumed(), mean) < 1e-6));
-    std::erase_if(saved.state, [](const auto& one) { return one.first != "steps"; });
+    if (momentum > 0) continue;
+    saved.parts = std::move(groups);
+    saved.parts["group-77"] = "of one more group";
     CHECK(on_every_rank(distance(resumed(), mean) < 1e-6));
   }
+}
+
+TEST_CASE("groups of unlike sizes are counted alike on all ranks, and resume with the same bits",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() < 4) return;
+  const reduce::LocalSpec how{
+      .group = ranks.rank() == 3 ? 1 : 0, .every = 2, .outer_momentum = 0.9f};
+  Trainer trainer = ranks.in_groups(how);
+  CHECK_THAT(trainer.exchange().note(), Catch::StartsWith("2 groups of 1 to 3 ranks agree"));
+  CHECK(resumes_alike(
+      ranks, [&] { return ranks.in_groups(how); }, 3));
+}
+
+TEST_CASE("groups of another number keep what they agreed on and the outer momentum",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  if (ranks.size() == 1) return;
+  const reduce::LocalSpec alone{.every = 2, .outer_momentum = 0.9f};
+  reduce::LocalSpec together = alone;
+  Trainer saving = ranks.alone(alone), resumed = ranks.in_groups(together);
+  ranks.steps(saving, 0, 3);
+  const SavedTrainer saved = save(saving, *ranks.control);
+  load(resumed, saved, 3);
+  const SavedTrainer again = save(resumed, *ranks.control);
+  for (const char* common : {"agreed", "velocity"}) {
+    CHECK(saved.parts.at(common) == again.parts.at(common));
+    CHECK(saved.parts.at(common).find_first_not_of('\0') != std::string::npos);
+  }
+  ranks.steps(resumed, 3, 4);  // they agree
+  CHECK(on_every_rank(!ranks.differ(resumed)));
 }
 
 TEST_CASE("a state of other groups is told; one that does not fit is an error that names keys",
           "[mpi][exchange]") {
   Ranks ranks;
   Trainer trainer = ranks.alone({.every = 2});
-  const auto refuses = [&](const reduce::ExchangeState& state, const std::string& word) {
-    CHECK_THROWS_WITH(reduce::load_state(trainer.exchange(), "local", state, "some.h5"),
-                      Catch::StartsWith("some.h5") && Catch::Contains(word));
-  };
-  refuses({}, "no number of steps");
-  reduce::ExchangeState state{{"steps", "5"}};
+  reduce::ExchangeState state, parts;
   const auto told = [&] {
-    return reduce::load_state(trainer.exchange(), "local", state, "some.h5");
+    return reduce::load_state(trainer.exchange(), "local", {state, parts}, "some.h5", 5);
   };
+  const auto refuses = [&](const std::string& word) {
+    CHECK_THROWS_WITH(told(), Catch::StartsWith("some.h5") && Catch::Contains(word));
+  };
+  refuses("no number of steps");
+  state = {{"steps", "5"}};
   CHECK(told().empty());
-  for (std::size_t g = 0; g < ranks.size(); ++g) state["group-" + std::to_string(g)] = "ab";
-  refuses(state, "sync.outer-momentum and optim.ema");
-  state["group-" + std::to_string(ranks.size())] = "ab";
+  for (std::size_t g = 0; g < ranks.size(); ++g) parts["group-" + std::to_string(g)] = "ab";
+  refuses("sync.outer-momentum and optim.ema");
+  parts["group-" + std::to_string(ranks.size())] = "ab";
   CHECK_THAT(told(), Catch::EndsWith("begin at their mean (of " + std::to_string(ranks.size() + 1) +
                                      " groups, now " + std::to_string(ranks.size()) + ")"));
+  parts["agreed"] = "ab";
+  refuses("sync.outer-momentum and optim.ema");
+  state["group-0"] = "as it lay in the memory of an older lockstep";
+  CHECK_THAT(told(), Catch::StartsWith("each group's own weights, which begin at their mean (saved "
+                                       "by an older lockstep"));
+}
+
+TEST_CASE("the exact exchange takes over from groups at their mean, and they from it",
+          "[mpi][exchange]") {
+  Ranks ranks;
+  Trainer exact = ranks.exact(), later = ranks.exact();
+  ranks.steps(exact, 0, 3);
+  const SavedTrainer saved = save(exact, *ranks.control);
+  for (const float momentum : {0.0f, 0.9f}) {
+    Trainer trainer = ranks.alone({.every = 2, .outer_momentum = momentum});
+    for (std::size_t p = 0; p < 3; ++p) copy_part(exact, trainer, saved_parts[p]);
+    CHECK(reduce::load_state(trainer.exchange(), "exact", saved.state, "some.h5", 3) ==
+          "exchange (exact, now local), with which all ranks begin at their mean");
+    CHECK(trainer.exchange().outline().texts.at("steps") == "3");
+    ranks.steps(trainer, 3, 4, 0);  // an agreement
+    CHECK(on_every_rank(distance(learned_values(trainer, Part::weights),
+                                 learned_values(exact, Part::weights)) < 1e-6));
+  }
+  CHECK(reduce::load_state(later.exchange(), "local", {{{"steps", "3"}}, {{"group-0", "ab"}}},
+                           "some.h5", 3) ==
+        "exchange (local, now exact), with which all ranks begin at their mean");
 }

@@ -1,5 +1,6 @@
 #include "tests/mpi/train/trainer_ranks.hpp"
 
+#include <catch2/catch.hpp>
 #include <cmath>
 
 namespace lockstep::test {
@@ -17,15 +18,23 @@ std::vector<float> all_values(Trainer& trainer, Part part) {
 }
 
 SavedTrainer save(Trainer& trainer, comm::Control& control) {
-  SavedTrainer saved{trainer.exchange().save(control), {}};
-  std::size_t count = saved.state.size();
-  count = std::stoul(control.broadcast(std::to_string(count), "states"));
-  auto one = saved.state.begin();
-  for (std::size_t i = 0; i < count; ++i) {
-    const bool root = control.rank() == 0;
-    const std::string name = control.broadcast(root ? one->first : "", "a name");
-    saved.state[name] = control.broadcast(root ? (one++)->second : "", "bytes");
+  const reduce::StateOutline outline = trainer.exchange().outline();
+  SavedTrainer saved{outline.texts, {}, {}};
+  std::string all;
+  std::size_t largest = 0;
+  for (const nn::Slice& slice : trainer.parameters().layout().slices)
+    largest = std::max(largest, slice.tensor.count() * sizeof(float));
+  trainer.exchange().save(control, [&](std::string_view bytes) {
+    CHECK(bytes.size() <= largest);  // so no rank holds the state of many
+    all += bytes;
+  });
+  all = control.broadcast(all, "bytes");
+  std::size_t at = 0;
+  for (const auto& [name, bytes] : outline.parts) {
+    saved.parts[name] = all.substr(at, bytes);
+    at += bytes;
   }
+  CHECK(at == all.size());
   const reduce::Settled settled(trainer.exchange());
   for (std::size_t p = 0; p < 3; ++p)
     for (std::size_t i = 0; i < trainer.parameters().layout().slices.size(); ++i) {
@@ -40,7 +49,8 @@ void load(Trainer& trainer, const SavedTrainer& saved, std::uint64_t step) {
   for (std::size_t p = 0; p < 3; ++p)
     for (std::size_t i = 0; i < saved.tensors[p].size(); ++i)
       trainer.parameters().import_slice(saved_parts[p], i, saved.tensors[p][i]);
-  reduce::load_state(trainer.exchange(), trainer.exchange().name(), saved.state, "a checkpoint");
+  reduce::load_state(trainer.exchange(), trainer.exchange().name(), {saved.state, saved.parts},
+                     "a checkpoint", step);
   trainer.continue_after(step);
 }
 

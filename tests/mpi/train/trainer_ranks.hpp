@@ -48,7 +48,7 @@ std::vector<float> all_values(train::Trainer& trainer, Part part);
 
 /// What a checkpoint holds, without the file.
 struct SavedTrainer {
-  reduce::ExchangeState state;
+  reduce::ExchangeState state, parts;
   std::vector<std::vector<float>> tensors[3];
 };
 constexpr Part saved_parts[] = {Part::weights, Part::momentum, Part::average};

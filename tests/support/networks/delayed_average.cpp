@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "lockstep/base/error.hpp"
-#include "reduce/packed_vectors.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::test {
 
@@ -165,38 +165,40 @@ void DelayedAverage::unsettle() {
   own_.clear();
 }
 
-/// What one rank's bytes hold after the count of steps, in order.
-std::vector<Vector> DelayedAverage::saved() const {
-  std::vector<Vector> all;
-  for (const Part part : parts_of(parts_.parameters)) all.push_back(of(part, 0, layout().size));
-  all.push_back(in(sent_, layout().size));
-  all.push_back(in(sum_, layout().size));
+std::vector<reduce::ArenaPart> DelayedAverage::saved() const {
+  std::vector<reduce::ArenaPart> all;
+  for (const Part part : parts_of(parts_.parameters))
+    all.push_back(arena_part(parts_, of(part, 0, layout().size)));
+  all.push_back(arena_part(parts_, in(sent_, layout().size)));
+  all.push_back(arena_part(parts_, in(sum_, layout().size)));
   return all;
 }
 
-reduce::ExchangeState DelayedAverage::save(comm::Control& control) const {
-  check(!settled_, "the exchange is settled");
-  if (arrived_) parts_.backend.device().compute().wait(*arrived_);
-  const std::string mine =
-      fmt::format("{:20}{}", steps_, pending_ ? 1 : 0) + reduce::packed(vectors_, saved());
-  reduce::ExchangeState state;
-  const std::vector<std::string> all = control.gather_at_root(mine, "the exchange's state");
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    state[rank_key(static_cast<int>(rank))] = all[rank];
+reduce::StateOutline DelayedAverage::outline() const {
+  reduce::StateOutline state{
+      .texts = {{"steps", std::to_string(steps_)}, {"pending", pending_ ? "1" : "0"}}, .parts = {}};
+  for (int rank = 0; rank < parts_.communicator.world(); ++rank)
+    state.parts.push_back({rank_key(rank), plain_bytes(layout(), saved())});
   return state;
 }
 
+void DelayedAverage::save(comm::Control& control, const reduce::TakeBytes& take) const {
+  check(!settled_, "the exchange is settled");
+  if (arrived_) parts_.backend.device().compute().wait(*arrived_);
+  for (int rank = 0; rank < parts_.communicator.world(); ++rank) {
+    save_plain(parts_, rank, saved(), take);
+    reduce::next_part(control);
+  }
+}
+
 std::string DelayedAverage::load(const reduce::SavedState& state) {
-  require(state.names().size() == world(),
-          fmt::format("the exchange's state is of {} rank(s), not of {}", state.names().size(),
+  require(state.parts("rank-") == world(),
+          fmt::format("the exchange's state is of {} rank(s), not of {}", state.parts("rank-"),
                       world()));
-  const auto mine = state.find(rank_key(parts_.communicator.rank()));
-  constexpr std::size_t head = 21;
-  const std::string bytes = mine.value_or("");
-  require(bytes.size() > head && reduce::unpack(vectors_, bytes.substr(head), saved()),
+  require(load_plain(parts_, state, rank_key(parts_.communicator.rank()), saved()),
           "the exchange's state is another network's");
-  steps_ = std::stoull(bytes.substr(0, 20));
-  pending_ = bytes[20] == '1';
+  steps_ = std::stoull(state.find("steps").value());
+  pending_ = state.find("pending") == "1";
   if (pending_) arrived_ = parts_.communicator.network().record();
   parts_.parameters.weights_changed();
   return "";

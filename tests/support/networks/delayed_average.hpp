@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/reduce/exchange.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::test {
 
@@ -38,7 +40,9 @@ class DelayedAverage final : public reduce::Exchange {
   void after_update() override;
   void settle() override;
   void unsettle() override;
-  reduce::ExchangeState save(comm::Control& control) const override;
+  reduce::StateOutline outline() const override;
+  void save(comm::Control& control, const reduce::TakeBytes& take) const override;
+  void begin_at(std::uint64_t) override { throw Error("begins with other exchanges only"); }
   std::string load(const reduce::SavedState& state) override;
 
  private:
@@ -56,7 +60,7 @@ class DelayedAverage final : public reduce::Exchange {
   void average(const backend::Vector& values, const char* what);
   void start_sum(const backend::Vector& values, const char* what);
   void apply_difference();
-  std::vector<backend::Vector> saved() const;
+  std::vector<reduce::ArenaPart> saved() const;
 
   DelayedAverageSpec how_;
   reduce::ExchangeSpec spec_;

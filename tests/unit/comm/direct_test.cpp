@@ -1,12 +1,15 @@
 // Collectives over a transport that has nothing but its calls.
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cctype>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "comm/direct/network.hpp"
 #include "tests/support/laws/verbs.hpp"
 #include "tests/support/queues.hpp"
 
@@ -115,4 +118,45 @@ TEST_CASE("a rank that only sends does not get ahead of those that receive", "[d
       });
       CHECK(told == std::vector<std::string>(2, "in time"));
     }
+}
+
+TEST_CASE("operations on the same memory follow each other, whichever part of an exchange has it",
+          "[direct]") {
+  /// Writes its name when it starts, and in capitals when it ends.
+  class Named final : public device::Pending {
+   public:
+    Named(std::string& log, char name) : log_(log), name_(name) {}
+    bool advance() override {
+      log_ += left_ > 0 ? name_ : static_cast<char>(std::toupper(name_));
+      return left_-- == 0;
+    }
+
+   private:
+    std::string& log_;
+    char name_;
+    int left_ = 1;
+  };
+  std::string log;
+  std::array<std::int8_t, 8> memory{};
+  HostNetwork network{ActivityTracker()};
+  const auto put = [&](char name, std::size_t first, std::size_t count, bool writes) {
+    network.put({&memory[first], count, ElementType::i8}, writes, false,
+                [&log, name] { return std::make_unique<Named>(log, name); });
+  };
+  put('a', 4, 2, true);
+  network.together([&] {
+    put('b', 6, 2, true);
+    put('c', 0, 2, true);
+    put('d', 4, 1, false);  // waits for a
+  });
+  put('e', 0, 8, false);  // waits for the whole exchange
+  put('f', 2, 2, true);   // waits for e
+  put('g', 3, 1, false);  // waits for f
+  while (!network.stream().advance()) continue;
+  INFO(log);
+  REQUIRE(log.size() == 14);
+  const auto before = [&](char one, char other) { return log.find(one) < log.find(other); };
+  CHECK((before('b', 'A') && before('c', 'A')));
+  CHECK((before('A', 'd') && before('D', 'e') && before('B', 'e') && before('C', 'e')));
+  CHECK((before('E', 'f') && before('F', 'g')));
 }

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 
 using namespace lockstep;
@@ -150,6 +151,52 @@ TEST_CASE("an exchange's name and state come back; the exact one takes no byte",
                     Contains("other.h5") && Contains("exchange/rank-7"));
 }
 
+TEST_CASE("parts of an exchange's state follow a checkpoint, and each has its checksum",
+          "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "step-00000007.h5";
+  CheckpointHeader header = some_header();
+  header.exchange = "gossip";
+  header.exchange_state = {{"steps", "7"}};
+  const std::string all = "first" + std::string(3000, 'x');
+  CheckpointImage image = make_checkpoint(path, header, FakeParameters(small_model()), nullptr,
+                                          {{"rank-0", 5}, {"rank-1", 3000}});
+  PendingPieces file(path, image.bytes());
+  for (std::size_t at = 0; at < all.size(); at += 1000) {  // pieces need not be parts
+    image.count(std::string_view(all).substr(at, 1000));
+    file.add(std::string_view(all).substr(at, 1000));
+  }
+  file.commit(image.seal());
+  const auto parts = list_exchange_parts(path);
+  REQUIRE(parts.size() == 2);
+  CHECK((parts[1].name == "rank-1" && parts[1].bytes == 3000));
+  CHECK(list_exchange_state(path) == std::vector<std::string>{"steps"});
+  CHECK(read_header(path).format == format_with_parts);
+  std::string second(3000, ' ');
+  ExchangePartReader reader(path, "rank-1");
+  reader.read(std::as_writable_bytes(std::span(second)).first(1));
+  reader.read(std::as_writable_bytes(std::span(second)).subspan(1));
+  CHECK(second == std::string(3000, 'x'));
+  CHECK_NOTHROW(verify_exchange_parts(path));
+  CHECK_THROWS_WITH(ExchangePartReader(path, "rank-7"),
+                    Contains("step-00000007.h5: ") && Contains("rank-7"));
+  const std::string whole = read_text(path);
+  std::string altered = whole;
+  altered[altered.size() - 9] = 'y';
+  write_text_atomically(path, altered);
+  CHECK_NOTHROW(verify_checkpoint(path));
+  CHECK_NOTHROW(verify_exchange_parts(path, 0, 2));
+  CHECK_THROWS_WITH(verify_exchange_parts(path, 1, 2),
+                    Contains("the part rank-1 of the exchange's state is torn or was altered"));
+  CHECK_THROWS_WITH(list_tensors(path), Contains("rank-1"));
+  for (const std::size_t length : {whole.size() - 1, whole.size() - 3001, std::size_t{600}}) {
+    write_text_atomically(path, whole.substr(0, length));
+    CHECK_THROWS_WITH(verify_checkpoint(path), Contains("torn"));
+  }
+  write_text_atomically(path, whole + 'x');
+  CHECK_THROWS_WITH(verify_checkpoint(path), Contains("torn"));
+}
+
 TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";
@@ -246,7 +293,7 @@ TEST_CASE("a truncated or prolonged checkpoint, and a text file, are errors that
   CHECK_FALSE(looks_like_checkpoint(path));
   write_file(path, "lockstep checkpoint 1" + whole.substr(whole.find('\n')));
   CHECK_THROWS_WITH(read_header(path),
-                    Contains("x.h5: has checkpoint format 1") && Contains("reads formats 2 to 3"));
+                    Contains("x.h5: has checkpoint format 1") && Contains("reads formats 2 to 4"));
   CHECK_THROWS_WITH(read_header(folder.path / "none.h5"), Contains("none.h5: No such file"));
 }
 

@@ -115,7 +115,7 @@ TEST_CASE("a checkpoint of a newer format is an error that names the file and bo
   const Saved saved;
   for (const int format : {0, 1, 4, 2'000'000'000}) {
     saved.set_format(format);
-    const std::string both = std::to_string(format) + ", but this lockstep reads formats 2 to 3";
+    const std::string both = std::to_string(format) + ", but this lockstep reads formats 2 to 4";
     CHECK_THROWS_WITH(load(saved.path), Contains("x.h5: has checkpoint format " + both));
   }
 }

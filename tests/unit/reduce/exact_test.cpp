@@ -171,18 +171,34 @@ TEST_CASE("the exact exchange has nothing to say, nothing to settle and no state
   { const Settled settled(f.exchange); }
   CHECK((f.gradients == before && f.mirror.calls.empty()));
   comm::LoneControl control;
-  CHECK(f.exchange.save(control).empty());
+  const StateOutline outline = f.exchange.outline();
+  CHECK((outline.texts.empty() && outline.parts.empty()));
+  f.exchange.save(control, [](std::string_view) { FAIL("the exact exchange saved something"); });
   CHECK_NOTHROW(
-      load_state(f.exchange, model::CheckpointHeader().exchange, ExchangeState(), "step-7.h5"));
+      load_state(f.exchange, model::CheckpointHeader().exchange, ExchangeState(), "step-7.h5", 7));
   const ExchangeState other{{"error", "bytes"}};
-  CHECK_THROWS_WITH(load_state(f.exchange, "exact", other, "step-7.h5"),
+  CHECK_THROWS_WITH(load_state(f.exchange, "exact", other, "step-7.h5", 7),
                     Catch::Contains("step-7.h5: ") && Catch::Contains("'error'"));
 }
 
-TEST_CASE("a checkpoint of another exchange is an error that names both and the file",
-          "[exchange]") {
+TEST_CASE(
+    "a checkpoint of another exchange is an error that names both and the file, unless one of "
+    "the two is exact",
+    "[exchange]") {
   Fixture f;
-  CHECK_THROWS_WITH(load_state(f.exchange, "local", ExchangeState(), "step-7.h5"),
+  class Narrow final : public BucketExchange {
+   public:
+    explicit Narrow(Fixture& f) : BucketExchange({ExchangeKind::bf16, f.buckets}, f.mirror) {}
+
+   private:
+    void start(std::size_t) override {}
+    void finish(std::size_t) override {}
+  } bf16(f);
+  CHECK_THROWS_WITH(load_state(bf16, "local", ExchangeState(), "step-7.h5", 7),
                     Catch::Contains("step-7.h5 was written with the exchange 'local'") &&
-                        Catch::Contains("this run has 'exact'"));
+                        Catch::Contains("this run has 'bf16'"));
+  CHECK_THAT(load_state(bf16, "exact", ExchangeState(), "step-7.h5", 7),
+             Catch::Contains("(exact, now bf16)"));
+  CHECK_THAT(load_state(f.exchange, "local", ExchangeState(), "step-7.h5", 7),
+             Catch::Contains("(local, now exact)") && Catch::Contains("begin at their mean"));
 }

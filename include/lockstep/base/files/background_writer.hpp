@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/files/large_files.hpp"
+
 namespace lockstep {
 
 /// Makes files durable on a separate thread, one after the other, while its user continues. Each
@@ -23,9 +25,11 @@ class BackgroundWriter {
     std::string name;                          ///< for messages: "the checkpoint of step 12"
     std::uint64_t number = 0;                  ///< comes back in Written
     std::vector<std::filesystem::path> paths;  ///< each gets the bytes, in this order
-    std::function<std::string_view()> bytes;   ///< they live as long as this function
-    std::function<void()> before = {};         ///< called first; it may throw
-    std::function<void()> durable = {};        ///< all paths are on the disk; it may throw
+    /// Of the first path, where more follows the bytes: the others are then other names of it.
+    std::shared_ptr<PendingPieces> begun = nullptr;
+    std::function<std::string_view()> bytes;  ///< they live as long as this function
+    std::function<void()> before = {};        ///< called first; it may throw
+    std::function<void()> durable = {};       ///< all paths are on the disk; it may throw
   };
   struct Written {
     std::uint64_t number = 0;

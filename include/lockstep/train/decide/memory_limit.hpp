@@ -18,8 +18,7 @@ struct OtherMemory {
   bool second_moments = false;   ///< of all gradients
   std::size_t update_bytes = 0;
   std::size_t exchange_bytes = 0;
-  bool checkpoints = false;              ///< rank 0 makes them in memory, while no step runs
-  std::size_t exchange_state_bytes = 0;  ///< what train::exchange_state_bytes() says, then
+  bool checkpoints = false;  ///< rank 0 makes them in memory, while no step runs
 };
 
 /// A limit holds for the whole process: this tells the planner how much of it other things need,

@@ -33,7 +33,8 @@ struct Saves {
     header.progress.step = step;
     header.progress.best_top1 = as.best ? 0.001 * static_cast<double>(step) : best_top1;
     best_top1 = header.progress.best_top1;
-    writer.save(as, header, parameters, now_s());
+    writer.begin(as, header, parameters);
+    writer.end(now_s());
   }
   void before() {
     if (held) go_on.wait();

@@ -75,7 +75,8 @@ struct Fixture {
   /// Saves the state, and returns its file once it is on the disk.
   fs::path save(RunFiles& files) {
     const CheckpointHeader header = some_header();
-    files.save({}, header, parameters, now_s());
+    files.begin_save({}, header, parameters);
+    files.end_save(now_s());
     files.finish_saving();
     return files.checkpoints().path_of(header.progress.step);
   }
@@ -109,7 +110,8 @@ TEST_CASE("only rank 0 touches the files of a run", "[run]") {
   files.begin({}, {}, "[]\n");
   files.records().write(step_record(1));
   files.request_flush_of_metrics();
-  files.save({.newest = true, .best = true}, some_header(), run.parameters, now_s());
+  files.begin_save({.newest = true, .best = true}, some_header(), run.parameters);
+  files.end_save(now_s());
   CHECK_FALSE(files.saving());
   CHECK(files.record_saved().empty());
   files.finish_saving();
