@@ -215,7 +215,9 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
                   options.data[0]));
   const std::string path = train::packed_set(options.data[0], train::PackedPart::validation);
   const data::DataSetInfo input = input_of(members, nullptr);
-  data::DataSet rows(path, train::external_spec(members.all.front().config, &input));
+  const config::Config config = train::for_other_data(members.all.front().config, path);
+  data::DataSet rows(path, train::external_spec(config, &input));
+  train::say_what_is_read(rows, path);
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
   data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);
