@@ -88,6 +88,8 @@ class _Shard:
     def __init__(self, path: str) -> None:
         self.path = path
         with _named(path), h5py.File(path, "r") as file:
+            _require("format" in file.attrs, path,
+                     "it is another HDF5 file, no shard: lockstep pack --repack makes shards of it")
             kind = f"{np.asarray(file.attrs['format']).astype(str)} {file.attrs['format_version']}"
             jpeg = kind == "lockstep-jpeg-shard 1"
             _require(jpeg or kind == "lockstep-shard 2", path, f"it is no known shard, but {kind}")
@@ -107,6 +109,14 @@ class _Shard:
                      and np.all(self.places[:-1] < self.places[1:])
                      and 0 <= self.labels.min() and self.labels.max() < len(classes),
                      path, "its data sets do not fit each other")
+
+
+def _missing(paths: list[str]) -> str:
+    """A shard that is not there, though the names of others count it; empty: all are."""
+    names = {os.path.basename(path) for path in paths}
+    parts = [re.fullmatch(r"(.*-)(\d{5,9})(-of-(\d{5,9})\..*)", name) for name in names]
+    return next((name for part in filter(None, parts) for number in range(int(part[4]))
+                 if (name := f"{part[1]}{number:0{len(part[2])}}{part[3]}") not in names), "")
 
 
 class _Descriptor:
@@ -135,6 +145,8 @@ class Shards:
         pattern = os.path.join(glob.escape(data), "*.h5") if os.path.isdir(data) else data
         paths = [data] if os.path.isfile(data) else sorted(glob.glob(pattern), key=os.fsencode)
         _require(paths, data, "there is no shard")
+        missing = _missing(paths) if os.path.isdir(data) else ""  # a pattern may leave some out
+        _require(not missing, data, f"{missing} is missing, which the names of the others count")
         self.decode, self.normalised = decode or normalised, normalised
         self.transform, self.check = transform, check
         self._shards = [_Shard(path) for path in paths]
@@ -194,6 +206,10 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
     images = images[..., None] if images.ndim == 3 else images
     _require(images.dtype == np.uint8 and images.ndim == 4 and images.size, folder,
              f"images are {images.dtype} {images.shape}, not uint8 [rows, height, width, channels]")
+    _require(images.shape[3] <= 4, folder,
+             f"images are {images.shape}: 1 to 4 channels come last, as by .transpose(0, 2, 3, 1)")
+    _require(like is None or isinstance(like, Shards), folder,
+             "like is the training set, opened: like=Shards(its folder)")
     _require(labels.shape == images.shape[:1] and labels.dtype.kind in "iu" and labels.min() >= 0
              and labels.max() < len(classes), folder,
              f"labels must be {len(images)} whole numbers from 0 to {len(classes) - 1}")

@@ -191,7 +191,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   }
   MemberModels members = load_members(options, words, files);
   // How the training read its data, for whatever the options do not say.
-  config::Config config = members.all.front().config;
+  config::Config config = train::for_other_data(members.all.front().config, options.data);
   take_given(options, config);
   const data::DataSetInfo input = input_of(members, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
@@ -199,6 +199,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
           fmt::format("--{} would have no effect: {} holds shards",
                       options.keys.empty() ? "" : options.keys.begin()->first, options.data));
   train::require_same_data(rows, "--data", *launch.control);
+  train::say_what_is_read(rows, options.data);
   train::EvaluatorSpec spec = evaluator_spec(options, members, rows);
   const std::string backend = decide_backend(launch, options.backend);
   Compute compute = prepare_compute(

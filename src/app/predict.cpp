@@ -225,12 +225,13 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
   const std::string path = train::given_set(options.data[0], train::PackedPart::validation);
   require_apart(options, path);
   const data::DataSetInfo input = input_of(members, nullptr);
-  config::Config config = members.all.front().config;
+  config::Config config = train::for_other_data(members.all.front().config, path);
   take_data_keys(options.keys, config);
   data::DataSet rows(path, train::external_spec(config, &input));
   require(rows.external() || options.keys.empty(),
           fmt::format("{}: holds shards, for which --{} would have no effect", path,
                       options.keys.empty() ? "" : options.keys.begin()->first));
+  train::say_what_is_read(rows, path);
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
   data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);

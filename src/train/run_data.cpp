@@ -73,6 +73,7 @@ RunData::RunData(const RunSpec& spec, comm::Control& control)
       training_(sets_.train, external_spec(config_)) {
   require_channels(training_.info(), sets_.train);
   require_same_data(training_, "data.train", control_);
+  say_what_is_read(training_, sets_.train);
   augment_ = training_augment(config_, training_.info());
   input_ = data::delivered(training_.info(), augment_, sets_.train);
   require_effects_fit();
@@ -102,6 +103,7 @@ void RunData::require_effects_fit() const {
 void RunData::open_validation() {
   validation_.emplace(sets_.val, external_spec(config_, &training_.info()));
   require_same_data(*validation_, "data.val", control_);
+  say_what_is_read(*validation_, sets_.val);
   require_alike(input_, sets_.train,
                 data::delivered(validation_->info(), validation_augment(), sets_.val), sets_.val);
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
 #include "lockstep/base/text/utf8.hpp"
 #include "lockstep/nn/freeze.hpp"
@@ -51,11 +53,28 @@ data::ExternalSpec external_spec(const config::Config& config,
   };
   return {.images = choose(data.images, data.val_images),
           .labels = choose(data.labels, data.val_labels),
+          .labels_of_training = trained_on != nullptr && data.val_labels.empty(),
           .layout = choice_name(data.layout),
           .range = choice_name(data.range),
           .classes = data.classes,
           .like = trained_on,
           .cache_bytes = data.cache_mb * 1'000'000};
+}
+
+config::Config for_other_data(config::Config config, const std::string& path) {
+  std::error_code none;
+  const bool is_same =
+      path == config.data.val || std::filesystem::equivalent(path, config.data.val, none);
+  if (!is_same && config.data.val_labels.find(':') != std::string::npos)
+    config.data.val_labels.clear();
+  return config;
+}
+
+void say_what_is_read(const data::DataSet& rows, const std::string& path) {
+  if (log::rank() != 0) return;
+  if (const std::string sets = rows.say_sets(); !sets.empty())
+    log::info(fmt::format("{}: {}", path, sets));
+  for (const std::string& doubt : rows.doubts()) log::warn(doubt);
 }
 
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,

@@ -21,6 +21,14 @@ void require_channels(const data::DataSetInfo& data, const std::string& path);
 data::ExternalSpec external_spec(const config::Config& config,
                                  const data::DataSetInfo* trained_on = nullptr);
 
+/// A training's configuration, to read `path` with: labels in another file belong to the
+/// validation set that they were named for, and to no other.
+config::Config for_other_data(config::Config config, const std::string& path);
+
+/// One line about which data sets of other programs' files are read, and the set's doubts. For
+/// rank 0; the others say nothing.
+void say_what_is_read(const data::DataSet& rows, const std::string& path);
+
 /// The order of the training rows. `rows`: the training set. Replica and nodes are left open.
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
                                  int replicas);

@@ -11,6 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/data/external/external.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -99,8 +100,13 @@ config::Config RunOptions::config_of_run(const train::RunDirectory& run) const {
   config.out = root;  // it may have been moved
   config.resume = "auto";
   apply(config);
+  const auto file_of = [](const std::string& labels) {
+    return data::labels_place({.images = "", .labels = labels}).file;
+  };
   for (const auto& [name, path] :
-       {std::pair{"data.train", config.data.train}, std::pair{"data.val", config.data.val}})
+       {std::pair{"data.train", config.data.train}, std::pair{"data.val", config.data.val},
+        std::pair{"data.labels", file_of(config.data.labels)},
+        std::pair{"data.val-labels", file_of(config.data.val_labels)}})
     if (given_.count(name) == 0) train::require_here(run, path, fmt::format("--{}", name));
   return config;
 }

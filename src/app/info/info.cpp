@@ -70,6 +70,7 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
   for (std::size_t c = 0; c < info.classes.size(); ++c)
     classes.push_back({{"name", info.classes[c]}, {"rows", per_class[c]}});
   for (const auto& file : rows.files()) files.push_back(file.string());
+  for (const std::string& doubt : rows.doubts()) log::warn(doubt);
   const bool jpeg = info.encoding == data::Encoding::jpeg;
   const bool one = files.size() == 1 && files[0] == path.string();
   const bool shard = rows.storage().checksums;
@@ -78,6 +79,7 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
                            : "file"},
           {"path", path.string()},
           {"files", std::move(files)},
+          {"sets", rows.external() ? Json(rows.say_sets()) : Json(nullptr)},
           {"rows", info.rows},
           {"encoding", jpeg ? "jpeg" : "raw"},
           {"bytes", stored_bytes(rows)},

@@ -65,6 +65,7 @@ std::string shards_as_text(const Json& set) {
       fmt::format("{} {}: {} of {}, {}, in {}\n", set["kind"].get<std::string>(),
                   set["path"].get<std::string>(), counted(set["rows"], "row"), form_as_text(set),
                   counted(set["channels"], "channel"), counted(set["files"].size(), "file"));
+  if (!set["sets"].is_null()) text += one_line(set["sets"].get<std::string>()) + '\n';
   text += fmt::format("mean {}, deviation {}\n", numbers(set["mean"]), numbers(set["stddev"]));
   text += reading_as_text(set["reading"]);
   text += counted(set["classes"].size(), "class") + ":";

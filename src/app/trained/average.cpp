@@ -94,10 +94,13 @@ int average(Launch& launch, const AverageOptions& asked) {
   require_writable(options);
   const std::string& first = options.checkpoints.front();
   model::CheckpointHeader header = model::read_header(first);
-  const config::Config config = settings_of(first, "");
+  config::Config config = settings_of(first, "");
+  config.data.val_images = config.data.images;  // these are the training's images
+  config.data.val_labels = config.data.labels;
   const model::Model mean = mean_of(options.checkpoints);
   const data::DataSetInfo input = input_of(mean.about, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
+  train::say_what_is_read(rows, options.data);
   train::require_alike(
       input, first,
       data::delivered(rows.info(), train::training_augment(config, rows.info()), options.data),

@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -15,6 +16,11 @@ namespace lockstep::h5 {
 namespace {
 
 static_assert(std::is_same_v<Id, hid_t> && no_id == H5I_INVALID_HID);
+
+// A virtual data set's sources are opened by HDF5 itself, which does not pass file_access() on: it
+// would lock them, and give fill values, without a word, where it cannot, or where a file is
+// already open without a lock. HDF5 reads this when it starts, which is later.
+const int without_locks = ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
 
 constexpr std::size_t most_text_bytes = std::size_t{1} << 30;
 constexpr int most_dimensions = H5S_MAX_RANK;
@@ -53,7 +59,10 @@ void close_space(Id id) { H5Sclose(id); }
 void close_type(Id id) { H5Tclose(id); }
 void close_properties(Id id) { H5Pclose(id); }
 
-Session::Session() : lock_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+Session::Session() : lock_(mutex()) {
+  check(without_locks == 0, "the environment of HDF5");
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
 
 void refuse(const std::filesystem::path& path, std::string_view what) {
   throw InputError(fmt::format("{}: {}", path.string(), what));

@@ -23,7 +23,9 @@ std::vector<ConfigKey> data_keys() {
           "files that are not shards: name of the data set of images (empty: found by its shape "
           "and name)")
           .for_external(),
-      key("data.labels", &C::data, &Section::labels, "the same for the labels").for_external(),
+      key("data.labels", &C::data, &Section::labels,
+          "the same for the labels; FILE:NAME where they lie in another file")
+          .for_external(),
       key("data.val-images", &C::data, &Section::val_images,
           "name in the validation set (empty: as data.images)")
           .needs("data.val", validates),

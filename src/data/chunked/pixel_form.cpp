@@ -102,18 +102,39 @@ std::size_t bytes_of(Number number) {
 
 bool is_float(Number number) { return number == Number::f32 || number == Number::f64; }
 
-std::optional<double> PixelForm::convert(const std::uint8_t* stored, std::uint8_t* pixels) const {
+void PixelForm::take_missing(const std::vector<double>& values) {
+  missing.clear();
+  with_type(number, [&](auto type) {
+    using T = decltype(type);
+    for (const double value : values) {
+      if constexpr (std::is_floating_point_v<T>)
+        missing.push_back(static_cast<double>(static_cast<T>(value)));
+      else if (value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+               value <= static_cast<double>(std::numeric_limits<T>::max()))
+        missing.push_back(value);
+    }
+  });
+}
+
+std::optional<BadNumber> PixelForm::convert(const std::uint8_t* stored,
+                                            std::uint8_t* pixels) const {
   thread_local std::vector<std::uint8_t> planes;
   const bool turns = channels_first && channels > 1;
   if (turns && planes.size() < count()) planes.resize(count());
   std::uint8_t* target = turns ? planes.data() : pixels;
-  return with_type(number, [&](auto type) -> std::optional<double> {
+  return with_type(number, [&](auto type) -> std::optional<BadNumber> {
     using T = decltype(type);
+    const auto at = [&](std::size_t i, bool is_missing) {
+      return BadNumber{static_cast<double>(load<T>(stored, i)),
+                       channels_first ? i / (height * width) : i % channels, is_missing};
+    };
+    for (const double one : missing)
+      for (std::size_t i = 0; i < count(); ++i)
+        if (static_cast<double>(load<T>(stored, i)) == one) return at(i, true);
     if (!to_pixels<T>(stored, count(), *this, target)) {
       for (std::size_t i = 0; i < count(); ++i) {
         std::uint8_t one = 0;
-        if (!to_pixels<T>(stored + i * sizeof(T), 1, *this, &one))
-          return static_cast<double>(load<T>(stored, i));
+        if (!to_pixels<T>(stored + i * sizeof(T), 1, *this, &one)) return at(i, false);
       }
     }
     if (turns) interleave(target, height * width, channels, pixels);
@@ -121,22 +142,28 @@ std::optional<double> PixelForm::convert(const std::uint8_t* stored, std::uint8_
   });
 }
 
-void PixelForm::widen(const std::uint8_t* stored, double& smallest, double& largest) const {
+void PixelForm::widen(const std::uint8_t* stored, std::vector<double>& values) const {
+  values.resize(count());
   with_type(number, [&](auto type) {
-    using T = decltype(type);
-    for (std::size_t i = 0; i < count(); ++i) {
-      const auto value = static_cast<double>(load<T>(stored, i));
-      smallest = std::min(smallest, value);
-      largest =
-          std::isnan(value) ? std::numeric_limits<double>::infinity() : std::max(largest, value);
-    }
+    for (std::size_t i = 0; i < count(); ++i)
+      values[i] = static_cast<double>(load<decltype(type)>(stored, i));
   });
 }
 
-std::string not_a_pixel(const PixelForm& form, std::size_t row, double number) {
+std::string not_a_pixel(const PixelForm& form, std::size_t row, const BadNumber& number) {
+  if (number.is_missing)
+    return fmt::format(
+        "row {} has {:.6g} in channel {}, which the attribute _FillValue or missing_value of the "
+        "images says is no data: leave such rows out, or write a number there",
+        row, number.value, number.channel);
+  const std::string name = std::isnan(number.value)
+                               ? "NaN (not a number)"
+                               : fmt::format("the number {:.6g}", number.value);
   return fmt::format(
-      "row {} holds the number {:.6g}, which is not a pixel: {:g} to {:g} are expected{}", row,
-      number, form.low, form.high, is_float(form.number) ? " (data.range sets another range)" : "");
+      "row {} holds {} in channel {}, which is not a pixel: {:g} to {:g} are "
+      "expected{}",
+      row, name, number.channel, form.low, form.high,
+      is_float(form.number) ? " (data.range sets another range)" : "");
 }
 
 }  // namespace lockstep::data

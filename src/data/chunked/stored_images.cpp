@@ -45,18 +45,19 @@ hid_t memory_type(Number number) {
   throw Error("a kind of number without a type");
 }
 
-StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form,
-                           std::size_t rows)
+StoredImages::StoredImages(std::filesystem::path path, h5::Data data, Sources sources,
+                           const PixelForm& form, std::size_t rows)
     : path_(std::move(path)),
       data_(std::move(data)),
       file_(H5Iget_file_id(data_.get())),
       form_(form),
-      rows_(rows) {
+      rows_(rows),
+      sources_(std::move(sources)) {
   const h5::Space space(H5Dget_space(data_.get()));
   extent_.resize(static_cast<std::size_t>(std::max(1, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), extent_.data(), nullptr);
   const h5::Properties created(H5Dget_create_plist(data_.get()));
-  remember_file();
+  remember_files();
   choose_way(created.get());
   if (plain_chunks()) reopen_without_cache();
   const std::size_t row = std::max(form_.stored_bytes(), form_.count());
@@ -71,13 +72,13 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, const Pixe
 StoredImages::~StoredImages() {
   const h5::Session session;
   data_.reset();
+  sources_ = {};
   file_.reset();
 }
 
 void StoredImages::choose_way(hid_t created) {
   const H5D_layout_t layout = H5Pget_layout(created);
   if (layout == H5D_VIRTUAL) {
-    check_virtual_files(created);
     layout_ = "virtual";
   } else if (layout != H5D_CHUNKED) {
     layout_ = layout == H5D_COMPACT ? "compact" : "contiguous";
@@ -96,7 +97,6 @@ void StoredImages::choose_way(hid_t created) {
     // Chunks of another byte order or number type are left to HDF5, which converts them.
     const h5::Type type(H5Dget_type(data_.get()));
     if (H5Tequal(type.get(), memory_type(form_.number)) > 0) filters_ = ChunkFilters::of(created);
-    H5Pget_fill_value(created, memory_type(form_.number), fill_.data());
   }
 }
 
@@ -113,7 +113,8 @@ void StoredImages::reopen_without_cache() {
   if (!data_) h5::refuse_with_cause(path_, "its images cannot be opened");
 }
 
-void StoredImages::remember_file() {
+void StoredImages::remember_files() {
+  for (const SourceFile& file : sources_.files) stamps_.push_back(stamp_of(file.path));
   void* handle = nullptr;
   if (H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
     descriptor_ = *static_cast<const int*>(handle);  // of the driver that shard files are opened by
@@ -121,41 +122,13 @@ void StoredImages::remember_file() {
   }
 }
 
-// HDF5 gives fill values for a missing file, also when too many files are open.
-void StoredImages::check_virtual_files(hid_t created) {
-  std::size_t count = 0;
-  H5Pget_virtual_count(created, &count);
-  allow_open_files(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const ssize_t length = H5Pget_virtual_filename(created, i, nullptr, 0);
-    std::string name(static_cast<std::size_t>(std::max<ssize_t>(0, length)) + 1, '\0');
-    H5Pget_virtual_filename(created, i, name.data(), name.size());
-    name.pop_back();
-    if (name == "." || name.find('%') != std::string::npos) continue;
-    VirtualFile file{path_.parent_path() / name, 0, extent_[0], {}};
-    if (::access(file.path.c_str(), R_OK) != 0 && ::access(name.c_str(), R_OK) != 0) {
-      h5::refuse(path_, fmt::format("is a virtual data set over {}, which cannot be read: {}",
-                                    file.path.string(), std::strerror(errno)));
-    }
-    if (::access(file.path.c_str(), R_OK) != 0) file.path = name;
-    const h5::Space space(H5Pget_virtual_vspace(created, i));
-    std::vector<hsize_t> first(extent_.size()), last(extent_.size());
-    if (H5Sget_select_bounds(space.get(), first.data(), last.data()) >= 0) {
-      file.first = first[0];
-      file.last = last[0];
-    }
-    file.stamp = stamp_of(file.path);
-    virtual_files_.push_back(std::move(file));
-  }
-}
-
 // Called after a read. Other programs' files have no checksums that would show a change.
 void StoredImages::require_unchanged(std::size_t block) const {
   if (descriptor_ >= 0) require_same(stamp_of(descriptor_, path_), stamp_, path_, rows_text(block));
   const std::size_t first = block * block_rows_, last = first + rows_of(block) - 1;
-  for (const VirtualFile& file : virtual_files_)
-    if (file.first <= last && file.last >= first)
-      require_same(stamp_of(file.path), file.stamp, path_, rows_text(block), file.path.string());
+  for (std::size_t i = 0; i < stamps_.size(); ++i)
+    if (const SourceFile& file = sources_.files[i]; file.first <= last && file.last >= first)
+      require_same(stamp_of(file.path), stamps_[i], path_, rows_text(block), file.path.string());
 }
 
 std::size_t StoredImages::rows_of(std::size_t block) const {
@@ -209,14 +182,11 @@ void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const
   origin[0] = block * block_rows_;
   for (;;) {
     std::uint32_t skipped = 0;
-    const bool written = fetch(origin, stored, skipped);
+    fetch(origin, stored, skipped);
     if (!direct && decoded.size() < bytes) decoded.resize(bytes);
     const std::span<std::uint8_t> target(direct ? numbers : decoded.data(), bytes);
     try {
-      if (written)
-        filters_->undo(skipped, stored, target, scratch);
-      else
-        fill(target);
+      filters_->undo(skipped, stored, target, scratch);
     } catch (const InputError& error) {
       h5::refuse(path_, fmt::format("{} cannot be decoded: {}", rows_text(block), error.what()));
     }
@@ -231,33 +201,21 @@ void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const
   }
 }
 
-void StoredImages::fill(std::span<std::uint8_t> numbers) const {
-  const std::size_t bytes = bytes_of(form_.number);
-  for (std::size_t at = 0; at < numbers.size(); at += bytes)
-    std::copy_n(fill_.data(), bytes, &numbers[at]);
-}
-
-// False when the chunk was never written. H5Dget_chunk_info and its relatives search all chunks for
-// one; asking for the size alone does not. (Without filters, HDF5 1.10 returns the expected size,
-// and H5Dread_chunk reads as much as the file says: such chunks must not come here.)
-bool StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
+// H5Dget_chunk_info and its relatives search all chunks for one; asking for the size alone does
+// not. (Without filters, HDF5 1.10 returns the expected size, and H5Dread_chunk reads as much as
+// the file says: such chunks must not come here.)
+void StoredImages::fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
                          std::uint32_t& skipped) const {
   const h5::Session session;
   hsize_t bytes = 0;
-  if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0) {
-    haddr_t address = 0;  // undefined if there is none, which is not an error here
-    if (H5Dget_chunk_info_by_coord(data_.get(), origin.data(), nullptr, &address, &bytes) < 0 ||
-        address != HADDR_UNDEF)
-      h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
-    return false;
-  }
-  if (bytes == 0) return false;
+  if (H5Dget_chunk_storage_size(data_.get(), origin.data(), &bytes) < 0)
+    h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be found", origin[0]));
+  if (bytes == 0) h5::refuse(path_, fmt::format("the chunk at row {} is not there", origin[0]));
   if (bytes > 2 * largest_block)
     h5::refuse(path_, fmt::format("the chunk at row {} is damaged", origin[0]));
   stored.resize(bytes);
   if (H5Dread_chunk(data_.get(), H5P_DEFAULT, origin.data(), &skipped, stored.data()) < 0)
     h5::refuse_with_cause(path_, fmt::format("the chunk at row {} cannot be read", origin[0]));
-  return true;
 }
 
 // Copies a chunk's part of the block, run by run; at an edge the chunk extends beyond the data.

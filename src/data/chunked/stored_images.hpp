@@ -2,7 +2,6 @@
 
 #include <hdf5.h>
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "data/chunked/chunk_filters.hpp"
 #include "data/chunked/pixel_form.hpp"
+#include "data/chunked/whole_data.hpp"
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/h5.hpp"
 
@@ -29,9 +29,10 @@ hid_t memory_type(Number number);
 /// **Thread safety:** decode() and decode_stored() may run on many threads at once.
 class StoredImages {
  public:
-  /// `data` has `rows` rows of `form`. The caller holds an h5::Session. Throws InputError naming
-  /// `path` when a block would be too large, or a virtual data set lacks a file.
-  StoredImages(std::filesystem::path path, h5::Data data, const PixelForm& form, std::size_t rows);
+  /// `data` has `rows` rows of `form`, and `sources` are what require_whole() gave for it. The
+  /// caller holds an h5::Session. Throws InputError naming `path` when a block would be too large.
+  StoredImages(std::filesystem::path path, h5::Data data, Sources sources, const PixelForm& form,
+               std::size_t rows);
   ~StoredImages();
   StoredImages(const StoredImages&) = delete;
   StoredImages& operator=(const StoredImages&) = delete;
@@ -55,15 +56,13 @@ class StoredImages {
   void reopen_without_cache();
   /// Chunks without filters: HDF5 reads them directly into place.
   bool plain_chunks() const { return filters_ && filters_->empty(); }
-  void check_virtual_files(hid_t created);
-  void remember_file();
+  void remember_files();
   void require_unchanged(std::size_t block) const;
   void decode_chunks(std::size_t block, std::uint8_t* numbers) const;
-  bool fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
+  void fetch(const std::vector<hsize_t>& origin, std::vector<std::uint8_t>& stored,
              std::uint32_t& skipped) const;
   void place(const std::vector<hsize_t>& origin, const std::uint8_t* chunk, std::size_t block,
              std::uint8_t* numbers) const;
-  void fill(std::span<std::uint8_t> numbers) const;
   void read_by_hdf5(std::size_t block, std::uint8_t* numbers) const;
   std::size_t chunk_bytes() const;
   std::string rows_text(std::size_t block) const;
@@ -75,16 +74,10 @@ class StoredImages {
   std::size_t rows_, block_rows_ = 1;
   std::vector<hsize_t> extent_, chunk_;  // of each dimension; no chunk: not chunked
   std::optional<ChunkFilters> filters_;  // none: HDF5 decodes
-  /// A file as it was at the time of opening. HDF5 gives zeros and fill values for a missing one.
-  struct VirtualFile {
-    std::filesystem::path path;
-    hsize_t first = 0, last = 0;  // rows that it may hold
-    FileStamp stamp;
-  };
-  std::vector<VirtualFile> virtual_files_;  // of a virtual data set
-  int descriptor_ = -1;                     // HDF5's, of the file itself; below 0: none
+  Sources sources_;
+  std::vector<FileStamp> stamps_;  // of the sources' files, at the time of opening
+  int descriptor_ = -1;            // HDF5's, of the file itself; below 0: none
   FileStamp stamp_;
-  std::array<std::uint8_t, 8> fill_{};  // the value in chunks that were never written
   std::string layout_;
 };
 

@@ -5,74 +5,16 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "data/chunked/missing_filter.hpp"
+#include "data/chunked/whole_data.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 namespace {
-
-constexpr std::size_t most_classes = std::size_t{1} << 20;
-
-std::string last_word(const std::string& name) {
-  std::string word = name.substr(name.rfind('/') + 1);
-  std::transform(word.begin(), word.end(), word.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return word;
-}
-
-bool is_one_a_row(const StoredSet& set, hsize_t rows) {
-  return set.shape[0] == rows &&
-         (set.shape.size() == 1 || (set.shape.size() == 2 && set.shape[1] == 1));
-}
-
-bool may_be_one_hot(const StoredSet& set, hsize_t rows) {
-  return set.shape.size() == 2 && set.shape[0] == rows && set.shape[1] > 1 &&
-         set.shape[1] <= most_classes;
-}
-
-std::vector<StoredSet> those(const std::vector<StoredSet>& all, hsize_t rows,
-                             bool (*fit)(const StoredSet&, hsize_t)) {
-  std::vector<StoredSet> found;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(found),
-               [&](const StoredSet& set) { return fit(set, rows); });
-  return found;
-}
-
-StoredSet find_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
-                      const FileContents& contents, const StoredSet& images) {
-  static const std::vector<std::string> usual = {"labels", "label",   "y",     "targets",
-                                                 "target", "classes", "class", "class_id"};
-  const hsize_t rows = images.shape[0];
-  std::vector<StoredSet> candidates = those(contents.numbers, rows, is_one_a_row);
-  if (!spec.labels.empty()) {
-    StoredSet found = find_named(file, path, spec.labels, "data.labels", candidates, true);
-    if (!is_one_a_row(found, rows) && (found.texts || !may_be_one_hot(found, rows)))
-      h5::refuse(path, fmt::format("{} is not one label for each of the {} rows of {}",
-                                   shape_text(found), rows, shape_text(images)));
-    return found;
-  }
-  // Texts with another name may be those of files; called "classes" they name the classes.
-  for (const StoredSet& one : those(contents.texts, rows, is_one_a_row)) {
-    const std::string word = last_word(one.name);
-    if (word != "classes" && std::ranges::find(usual, word) != usual.end())
-      candidates.push_back(one);
-  }
-  if (candidates.empty()) candidates = those(contents.numbers, rows, may_be_one_hot);
-  const StoredSet* found = choose(candidates, contents, usual);
-  if (found != nullptr) return *found;
-  h5::refuse(path,
-             candidates.size() < 2
-                 ? fmt::format("holds no labels for the {} rows of {}; say where they are with "
-                               "--data.labels. There are: {}",
-                               rows, shape_text(images), list_text(contents))
-                 : fmt::format("holds several data sets that may be the labels of {}; say which "
-                               "with --data.labels: {}",
-                               shape_text(images), list_text(candidates)));
-}
 
 /// Rows [first, first + count) of a data set of one or two dimensions.
 template <class Number>
@@ -98,9 +40,13 @@ void read_rows(const h5::Data& data, const std::filesystem::path& path, const St
 
 template <class Number>
 void accept(const std::vector<Number>& values, hsize_t first, const std::filesystem::path& path,
-            const StoredSet& set, std::vector<std::int32_t>& labels) {
+            const StoredSet& set, const Missing& missing, std::vector<std::int32_t>& labels) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto value = values[i];
+    if (std::ranges::find(missing, static_cast<double>(value)) != missing.end())
+      h5::refuse(path, fmt::format("row {} of /{} is {}, which its attribute _FillValue or "
+                                   "missing_value says is no label",
+                                   first + i, set.name, value));
     const bool fits =
         value >= 0 && value <= std::numeric_limits<std::int32_t>::max();  // false for NaN
     labels.push_back(fits ? static_cast<std::int32_t>(value) : -1);
@@ -108,6 +54,18 @@ void accept(const std::vector<Number>& values, hsize_t first, const std::filesys
       h5::refuse(path, fmt::format("row {} of /{} is {}: labels are whole numbers from 0",
                                    first + i, set.name, value));
   }
+}
+
+/// Numbers that differ in every row count or name the rows.
+void require_repeated(const std::filesystem::path& path, const StoredSet& set,
+                      std::vector<std::int32_t> labels) {
+  constexpr std::size_t few = 16;
+  std::sort(labels.begin(), labels.end());
+  if (labels.size() < few || std::adjacent_find(labels.begin(), labels.end()) != labels.end())
+    return;
+  h5::refuse(path, fmt::format("{} has another number in each row, so it does not look like "
+                               "labels; if it is, say --data.labels {}",
+                               shape_text(set), set.name));
 }
 
 /// Numbers the texts in the order in which they come.
@@ -164,53 +122,36 @@ void accept_one_hot(const std::vector<double>& values, hsize_t first,
 
 }  // namespace
 
-const StoredSet* choose(const std::vector<StoredSet>& candidates, const FileContents& contents,
-                        const std::vector<std::string>& usual) {
-  for (const std::string& name : usual) {
-    const auto fits = [&](const auto& one) { return last_word(one.name) == name; };
-    const auto count = std::count_if(candidates.begin(), candidates.end(), fits);
-    if (count > 1) return nullptr;
-    if (count == 1) return &*std::find_if(candidates.begin(), candidates.end(), fits);
+bool begins_one_hot(hid_t file, const StoredSet& set) {
+  constexpr hsize_t looked_at = 8;
+  const h5::Data data(H5Dopen2(file, set.name.c_str(), H5P_DEFAULT));
+  std::vector<double> values;
+  try {
+    read_rows(data, "", set, 0, std::min(looked_at, set.shape[0]), values);
+  } catch (const InputError&) {
+    return false;
   }
-  const auto is_usual = [&](const FileContents::Unusable& one) {
-    const std::string word = last_word(one.name);  // texts called "classes" are their names
-    return word != "classes" && std::find(usual.begin(), usual.end(), word) != usual.end();
-  };
-  const bool hidden = std::any_of(contents.unusable.begin(), contents.unusable.end(), is_usual);
-  return candidates.size() == 1 && !hidden ? &candidates.front() : nullptr;
+  const std::span all(values);
+  for (std::size_t at = 0; at < all.size(); at += set.shape[1])
+    if (!only_one(all.subspan(at, set.shape[1]))) return false;
+  return true;
 }
 
-StoredSet find_named(hid_t file, const std::filesystem::path& path, const std::string& given,
-                     std::string_view key, const std::vector<StoredSet>& candidates,
-                     bool may_be_texts) {
-  const std::string name = given.starts_with('/') ? given.substr(1) : given;
-  const h5::Item item = h5::Item::data_set(file, path, name);
-  H5O_info_t here, there;
-  if (H5Oget_info2(file, &here, H5O_INFO_BASIC) < 0 ||
-      H5Oget_info_by_name2(file, name.c_str(), &there, H5O_INFO_BASIC, H5P_DEFAULT) < 0 ||
-      here.fileno != there.fileno)
-    item.refuse("lies in another file, to which an external link leads: name that file");
-  StoredSet found;
-  const std::string problem = describe(file, name, found);
-  if (!problem.empty() && !(may_be_texts && found.texts && !found.shape.empty()))
-    h5::refuse(path, fmt::format("{}, but {} must name numbers; there are {}", problem, key,
-                                 list_text(candidates)));
-  return found;
-}
-
-ExternalLabels read_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
-                           const FileContents& contents, const StoredSet& images) {
+ExternalLabels read_labels(hid_t file, const ChosenSets& sets) {
   constexpr hsize_t block_values = 1 << 20;
-  const StoredSet set = find_labels(file, path, spec, contents, images);
+  const std::filesystem::path& path = sets.labels_path;
+  const StoredSet& set = sets.labels;
   h5::Item item = h5::Item::data_set(file, path, set.name);
   const hsize_t rows = set.shape[0];
   ExternalLabels read;
+  const h5::Data data(H5Dopen2(file, set.name.c_str(), H5P_DEFAULT));
+  const Sources sources = require_whole(path, data.get());  // open while they are read
   read.labels.reserve(rows);
   if (set.texts) {
     read_texts(item, path, set, read);
     return read;
   }
-  const h5::Data data = item.take_data();
+  const Missing missing = missing_values(data.get());
   const bool one_hot = may_be_one_hot(set, rows);
   if (one_hot) read.classes = set.shape[1];
   const hsize_t block = one_hot ? std::max<hsize_t>(1, block_values / set.shape[1]) : rows;
@@ -225,15 +166,16 @@ ExternalLabels read_labels(hid_t file, const std::filesystem::path& path, const 
       accept_one_hot(reals, first, path, set, read.labels);
     } else if (set.floats) {
       read_rows(data, path, set, first, count, reals);
-      accept(reals, first, path, set, read.labels);
+      accept(reals, first, path, set, missing, read.labels);
     } else if (no_sign) {
       read_rows(data, path, set, first, count, natural);
-      accept(natural, first, path, set, read.labels);
+      accept(natural, first, path, set, missing, read.labels);
     } else {
       read_rows(data, path, set, first, count, whole);
-      accept(whole, first, path, set, read.labels);
+      accept(whole, first, path, set, missing, read.labels);
     }
   }
+  if (sets.is_guess) require_repeated(path, set, read.labels);
   return read;
 }
 

@@ -3,13 +3,10 @@
 #include <hdf5.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "data/external/file_contents.hpp"
-#include "lockstep/data/external/external.hpp"
+#include "data/external/chosen_sets.hpp"
 
 namespace lockstep::data {
 
@@ -20,22 +17,13 @@ struct ExternalLabels {
   std::size_t classes = 0;           ///< that a row of one-hot labels has; else 0
 };
 
-/// The only candidate, or the only one with a usual name; null if there is none or several, and if
-/// only something that cannot be used has a usual name.
-const StoredSet* choose(const std::vector<StoredSet>& candidates, const FileContents& contents,
-                        const std::vector<std::string>& usual);
+/// Whether the first rows of a matrix are one-hot. The caller holds an h5::Session.
+bool begins_one_hot(hid_t file, const StoredSet& set);
 
-/// The data set that `key` names. Throws InputError naming `path` and the data set, where it holds
-/// no numbers (or texts, where these are allowed) or lies in another file.
-StoredSet find_named(hid_t file, const std::filesystem::path& path, const std::string& name,
-                     std::string_view key, const std::vector<StoredSet>& candidates,
-                     bool may_be_texts = false);
-
-/// Finds and reads the labels of `images`: a whole number or a text for each row, true or false, or
-/// a row of numbers of which one is 1 and the others 0 (one-hot). Throws InputError naming file and
-/// row.
-/// The caller holds an h5::Session.
-ExternalLabels read_labels(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
-                           const FileContents& contents, const StoredSet& images);
+/// Reads the labels that were chosen: a whole number or a text for each row, true or false, or a
+/// row of numbers of which one is 1 and the others 0 (one-hot). Throws InputError naming file and
+/// row, or the data set where it is not whole (see require_whole). `file`: that of the labels. The
+/// caller holds an h5::Session.
+ExternalLabels read_labels(hid_t file, const ChosenSets& sets);
 
 }  // namespace lockstep::data

@@ -137,6 +137,24 @@ std::string describe(hid_t file, const std::string& name, StoredSet& set) {
   return set.shape.empty() ? fmt::format("/{} holds a single value", name) : "";
 }
 
+Missing missing_values(hid_t data) {
+  constexpr hssize_t most = 64;
+  Missing all;
+  for (const char* name : {"_FillValue", "missing_value"}) {
+    if (H5Aexists(data, name) <= 0) continue;
+    const h5::Attribute attribute(H5Aopen(data, name, H5P_DEFAULT));
+    const h5::Type type(H5Aget_type(attribute.get()));
+    const h5::Space space(H5Aget_space(attribute.get()));
+    const H5T_class_t kind = H5Tget_class(type.get());
+    const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+    if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 1 || count > most) continue;
+    std::vector<double> values(static_cast<std::size_t>(count));
+    if (H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) >= 0)
+      all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
 FileContents look_into(hid_t file) {
   Walk walk{file, {}};
   if (H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit_object, &walk, H5O_INFO_BASIC) < 0)

@@ -38,4 +38,8 @@ FileContents look_into(hid_t file);
 /// "/labels [300] holds texts".
 std::string describe(hid_t file, const std::string& name, StoredSet& set);
 
+/// The numbers that a data set's attributes _FillValue and missing_value say stand for no data.
+using Missing = std::vector<double>;
+Missing missing_values(hid_t data);
+
 }  // namespace lockstep::data

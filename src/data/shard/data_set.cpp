@@ -57,14 +57,19 @@ struct DataSet::Impl {
   DataSetInfo info;
   std::vector<std::int32_t> labels;
   std::size_t one_hot_classes = 0;  // the most of any file
-  bool sorted_texts = false;        // the classes are the labels' texts
-  NodeCopier copier;                // stops before the files are closed
+  std::vector<std::string> doubts;
+  bool sorted_texts = false;  // the classes are the labels' texts
+  NodeCopier copier;          // stops before the files are closed
 
   explicit Impl(std::size_t cache_bytes) : cache(cache_bytes) {}
 
   void open(const std::filesystem::path& path, const ExternalSpec& spec) {
     if (looks_like_shard(path)) return add(open_shard(path, cache));
     const bool first = files.empty();
+    if (!first && files.front().labels_elsewhere)
+      h5::refuse(path, fmt::format("and {} cannot both have the labels {}, which are those of one "
+                                   "file",
+                                   files.front().path.string(), spec.labels));
     add(open_external(path, spec, first ? std::nullopt : files.front().levels, cache));
   }
 
@@ -72,6 +77,7 @@ struct DataSet::Impl {
     files.push_back(std::move(opened));
     ShardFile& file = files.back();
     check_agreement(files.front(), file);
+    require_new(file, std::span(files).first(files.size() - 1));
     if (files.size() == 1) {
       info = file.info;
       info.rows = 0;
@@ -82,6 +88,8 @@ struct DataSet::Impl {
     labels.insert(labels.end(), file.labels.begin(), file.labels.end());
     file.labels = {};
     one_hot_classes = std::max(one_hot_classes, file.one_hot_classes);
+    if (!file.doubt.empty() && doubts.empty())
+      doubts.push_back(fmt::format("{}: {}", file.path.string(), file.doubt));
   }
 
   bool external() const { return files.front().external(); }
@@ -169,6 +177,13 @@ struct DataSet::Impl {
     return name.empty() ? "" : fmt::format(" (it was made from {})", name);
   }
 
+  // A pattern may leave shards out on purpose.
+  void doubt_if_missing(const std::filesystem::path& path,
+                        std::span<const std::filesystem::path> given) {
+    if (const std::string missing = say_missing_parts(given); !missing.empty())
+      doubts.push_back(fmt::format("{}: {}", path.string(), missing));
+  }
+
   // Runs `read`, which reads the row there. A message about a broken row names its file.
   template <class Read>
   auto naming(const PlaceInFile& at, Read&& read) const {
@@ -192,6 +207,7 @@ DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external
   const std::vector<std::filesystem::path> files = list_shards(path);
   allow_open_files(files.size());  // every file stays open
   for (const std::filesystem::path& file : files) impl_->open(file, external);
+  if (files.size() > 1) impl_->doubt_if_missing(path, files);
   if (impl_->external()) {
     impl_->complete(external);
     return;
@@ -233,6 +249,15 @@ std::string DataSet::say_order() const {
   if (!impl_->sorted_texts) return "";
   return "the labels are texts; " + classes_in_order(impl_->info.classes);
 }
+
+std::string DataSet::say_sets() const {
+  const std::size_t count = impl_->files.size();
+  const std::string& sets = impl_->files.front().sets;
+  return count < 2 || sets.empty() ? sets
+                                   : fmt::format("{}, in the first of {} files", sets, count);
+}
+
+const std::vector<std::string>& DataSet::doubts() const { return impl_->doubts; }
 
 Storage DataSet::storage() const {
   Storage storage;

@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
+#include <fstream>
 
 #include "data/chunked/stored_images.hpp"
 #include "data/external/external_labels.hpp"
+#include "data/shard/float_levels.hpp"
 #include "data/shard/rows/chunked_rows.hpp"
 #include "data/shard/rows/contiguous_rows.hpp"
 #include "lockstep/base/error.hpp"
@@ -19,36 +18,6 @@ namespace {
 
 constexpr hsize_t longest_external_side = 65535;
 constexpr std::size_t most_channels = 4;
-
-StoredSet find_images(hid_t file, const std::filesystem::path& path, const ExternalSpec& spec,
-                      const FileContents& contents) {
-  std::vector<StoredSet> candidates;
-  for (const std::size_t rank : {4u, 3u}) {
-    for (const StoredSet& one : contents.numbers)
-      if (one.shape.size() == rank && !one.truth) candidates.push_back(one);
-    if (!candidates.empty()) break;
-  }
-  if (!spec.images.empty()) {
-    StoredSet found = find_named(file, path, spec.images, "data.images", candidates);
-    if (found.truth) h5::refuse(path, fmt::format("{} holds true and false", shape_text(found)));
-    if (found.shape.size() != 3 && found.shape.size() != 4)
-      h5::refuse(path, fmt::format("{}: images have 4 dimensions (rows, height, width, channels; "
-                                   "or channels first), or 3 when they are grey",
-                                   shape_text(found)));
-    return found;
-  }
-  const StoredSet* found =
-      choose(candidates, contents, {"images", "image", "x", "data", "imgs", "img"});
-  if (found != nullptr) return *found;
-  if (candidates.size() < 2)
-    h5::refuse(path, fmt::format(
-                         "is not a shard and holds no images (numbers of 4 dimensions, or 3); make "
-                         "shards with 'lockstep pack'. There are: {}",
-                         list_text(contents)));
-  h5::refuse(path, fmt::format("holds several data sets that may be the images; say which with "
-                               "--data.images (and --data.labels): {}",
-                               list_text(candidates)));
-}
 
 Number number_of(hid_t type, const h5::Item& item) {
   const std::size_t bytes = H5Tget_size(type);
@@ -96,14 +65,37 @@ PixelForm form_of(const StoredSet& images, const std::filesystem::path& path,
   return form;
 }
 
-std::vector<std::string> read_classes(hid_t file, const std::filesystem::path& path) {
+/// MATLAB stores arrays with their dimensions reversed: each image would be turned over.
+void refuse_matlab(const std::filesystem::path& path) {
+  constexpr std::string_view sign = "MATLAB 7.3";
+  std::string begin(sign.size(), '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (begin == sign)
+    h5::refuse(path,
+               "is a MATLAB 7.3 file, which holds arrays with their dimensions reversed: images "
+               "would be transposed. Write it again, with Python for example: h5py reads the same "
+               "file, and its images.transpose(0, 3, 2, 1) are [rows, height, width, channels]");
+}
+
+/// The names of the classes, where a data set of texts lists them. One with a text for each row,
+/// some of them again and again, holds labels.
+std::vector<std::string> read_classes(hid_t file, const std::filesystem::path& path,
+                                      const ChosenSets& sets) {
   for (const char* name : {"classes", "class_names", "label_names", "list_classes"}) {
     if (H5Lexists(file, name, H5P_DEFAULT) <= 0) continue;
     const h5::Data data(H5Dopen2(file, name, H5P_DEFAULT));
     if (!data) continue;
     const h5::Type type(H5Dget_type(data.get()));
-    if (H5Tget_class(type.get()) == H5T_STRING)
-      return h5::Item::data_set(file, path, name).read_strings();
+    if (H5Tget_class(type.get()) != H5T_STRING) continue;
+    const Sources sources = require_whole(path, data.get());  // open while they are read
+    std::vector<std::string> names = h5::Item::data_set(file, path, name).read_strings();
+    std::vector<std::string> sorted = names;
+    std::sort(sorted.begin(), sorted.end());
+    const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+    if (twice == sorted.end()) return names;
+    if (names.size() != sets.images.shape[0])
+      h5::refuse(path, fmt::format("/{} names the class '{}' twice", name, *twice));
   }
   return {};
 }
@@ -130,21 +122,31 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   const h5::Session session;
   ShardFile opened;
   opened.path = path;
+  opened.stamp = stamp_of(path);
   const h5::File file = open_hdf5(path);
-  const FileContents contents = look_into(file.get());
-  const StoredSet found = find_images(file.get(), path, spec, contents);
-  images.form = form_of(found, path, spec);
-  h5::Item item = h5::Item::data_set(file.get(), path, found.name);
+  refuse_matlab(path);
+  const ChosenSets sets = choose_sets(file.get(), path, spec);
+  opened.sets = sets_text(sets);
+  opened.labels_elsewhere = static_cast<bool>(sets.labels_file);
+  opened.set_names = {'/' + sets.images.name, '/' + sets.labels.name};
+  h5::Item item = h5::Item::data_set(file.get(), path, sets.images.name);
   h5::Data data = item.take_data();
+  if (sets.images.shape[0] == 0) require_whole(path, data.get());  // which may say why
+  images.form = form_of(sets.images, path, spec);
+  Sources sources = require_whole(path, data.get());
   const h5::Type type(H5Dget_type(data.get()));
   PixelForm& form = images.form;
   form.number = number_of(type.get(), item);
-  opened.info.rows = found.shape[0];
+  form.take_missing(missing_values(data.get()));
+  opened.info.rows = sets.images.shape[0];
   opened.info.height = form.height;
   opened.info.width = form.width;
   opened.info.channels = form.channels;
-  opened.info.classes = read_classes(file.get(), path);
-  ExternalLabels labels = read_labels(file.get(), path, spec, contents, found);
+  opened.info.classes = read_classes(file.get(), path, sets);
+  const hid_t labels_file = sets.labels_file ? sets.labels_file.get() : file.get();
+  if (opened.info.classes.empty())
+    opened.info.classes = read_classes(labels_file, sets.labels_path, sets);
+  ExternalLabels labels = read_labels(labels_file, sets);
   opened.labels = std::move(labels.labels);
   opened.one_hot_classes = labels.classes;
   opened.label_texts = std::move(labels.texts);
@@ -155,39 +157,26 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
             fmt::format("{}: is truncated", path.string()));
     images.bytes = std::make_unique<FileBytes>(path, offset, opened.info.rows * row_bytes, false);
   } else {
-    images.stored = std::make_unique<StoredImages>(path, std::move(data), form, opened.info.rows);
+    images.stored = std::make_unique<StoredImages>(path, std::move(data), std::move(sources), form,
+                                                   opened.info.rows);
   }
   return opened;
 }
 
-/// Pixels that were normalised for a network cannot be read: its mean is not in the file.
-const char* how_to_mend(double smallest, double largest) {
-  if (smallest >= -1.002 && largest <= 1.002) return "for -1 to 1 say --data.range -1-1";
-  return smallest < 0 ? "if a mean was subtracted from them, write the pixels without that"
-                      : "write them in one of these ranges";
+std::optional<Levels> given_levels(const ExternalSpec& spec) {
+  if (spec.range == "auto") return std::nullopt;
+  return Levels{spec.range == "-1-1" ? -1.0 : 0.0, spec.range == "0-255" ? 255.0 : 1.0};
 }
 
-Levels judge_levels(const std::filesystem::path& path, const Images& images, std::size_t rows) {
-  constexpr std::size_t looks = 8;
-  double smallest = 0, largest = 0;
-  std::vector<std::uint8_t> numbers;
-  for (std::size_t look = 0; look < looks; ++look) {
-    images.read_numbers(look * (rows - 1) / (looks - 1), numbers);
-    for (std::size_t at = 0; at < numbers.size(); at += images.form.stored_bytes())
-      images.form.widen(&numbers[at], smallest, largest);
-  }
-  if (smallest < -0.002 || largest > 255.5)
-    h5::refuse(path, fmt::format("its floats go from {:.4g} to {:.4g}, which are neither 0 to 1 "
-                                 "nor 0 to 255; {}",
-                                 smallest, largest, how_to_mend(smallest, largest)));
-  return {0, largest <= 1.002 ? 1.0 : 255.0};  // allows half a level more
-}
-
-Levels find_levels(const std::filesystem::path& path, const ExternalSpec& spec,
-                   const Images& images, std::size_t rows) {
+JudgedLevels find_levels(const std::filesystem::path& path, const Images& images, std::size_t rows,
+                         const std::optional<Levels>& given) {
   if (!is_float(images.form.number)) return {};
-  if (spec.range == "auto") return judge_levels(path, images, rows);
-  return {spec.range == "-1-1" ? -1.0 : 0.0, spec.range == "0-255" ? 255.0 : 1.0};
+  return judge_levels({.path = path,
+                       .form = images.form,
+                       .rows = rows,
+                       .block_rows = images.stored ? images.stored->block_rows() : 1,
+                       .read = [&](std::size_t row, auto& to) { images.read_numbers(row, to); }},
+                      given);
 }
 
 }  // namespace
@@ -196,7 +185,10 @@ ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& s
                         const std::optional<Levels>& levels, BlockCache& cache) {
   Images images;  // closes what it holds under its own Session
   ShardFile opened = open_data(path, spec, images);
-  opened.levels = levels ? *levels : find_levels(path, spec, images, opened.info.rows);
+  const JudgedLevels judged =
+      find_levels(path, images, opened.info.rows, levels ? levels : given_levels(spec));
+  opened.levels = judged.levels;
+  opened.doubt = judged.doubt;
   images.form.low = opened.levels->low;
   images.form.high = opened.levels->high;
   if (images.stored) {

@@ -11,6 +11,13 @@
 namespace lockstep::data {
 namespace {
 
+std::string without_blanks(const std::string& text) {
+  constexpr const char* blanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(blanks);
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(blanks) + 1 - first);
+}
+
 /// All texts once, sorted. A number is most likely meant as one: as texts, 10 comes before 2.
 std::vector<std::string> sorted_texts(std::span<const ShardFile> files) {
   std::vector<std::string> names;
@@ -25,6 +32,14 @@ std::vector<std::string> sorted_texts(std::span<const ShardFile> files) {
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const std::string& name : names) {
+    const std::string bare = without_blanks(name);
+    if (bare != name && std::binary_search(names.begin(), names.end(), bare))
+      h5::refuse(files.front().path,
+                 fmt::format("or another file of the data set has the labels \"{}\" and \"{}\", "
+                             "which differ by blanks alone: write one of them",
+                             bare, name));
+  }
   return names;
 }
 

@@ -140,8 +140,9 @@ void open_pixels(Opened& opened, hid_t file) {
   h5::Data data = images.take_data();
   std::uint64_t offset = 0;
   if (!lies_in_one_piece(data.get(), offset)) {
-    opened.stored =
-        std::make_unique<StoredImages>(shard.path, std::move(data), opened.form(), shard.info.rows);
+    Sources sources = require_whole(shard.path, data.get());
+    opened.stored = std::make_unique<StoredImages>(shard.path, std::move(data), std::move(sources),
+                                                   opened.form(), shard.info.rows);
     return;
   }
   const std::size_t row_bytes = shard.info.row_bytes();
@@ -238,6 +239,7 @@ ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
   Opened opened;  // closes what it holds under its own Session
   ShardFile& shard = opened.shard;
   shard.path = path;
+  shard.stamp = stamp_of(path);
   const h5::Session session;
   const h5::File file = open_hdf5(path);
   shard.info.encoding = read_format(file.get(), path);
@@ -258,8 +260,11 @@ ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
                                          int32_numbers, shard.info.rows);
   std::vector<std::uint32_t> crcs = read_rows<std::uint32_t>(
       h5::Item::data_set(file.get(), path, "crc32c"), uint32_numbers, shard.info.rows);
+  for (const char* name : {"classes", "labels", "crc32c"})
+    if (const h5::Data data = h5::Item::data_set(file.get(), path, name).take_data(); data)
+      require_whole(path, data.get());
   check_labels(shard);
-  shard.rows_hash = crc32c(crcs.data(), crcs.size() * sizeof crcs[0]);
+  shard.rows_hash = crc32c(crcs.data(), crcs.size() * sizeof(std::uint32_t));
   shard.rows = opened.rows(std::move(crcs), cache);
   return std::move(shard);
 }

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/chunked/block_cache.hpp"
 #include "data/shard/rows/rows.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/data_set_info.hpp"
 
@@ -36,6 +39,12 @@ struct ShardFile {
   /// Of another program's labels that are texts: each once, a label is its place; else empty.
   std::vector<std::string> label_texts;
   std::optional<Levels> levels;  ///< of another program's file
+  std::string sets;              ///< its data sets: "images /x [9, 8, 8, 3], labels /y [9]"
+  std::array<std::string, 2> set_names;
+  bool labels_elsewhere = false;  ///< in a file that is named for this one
+  std::string doubt;              ///< what a user should know of its numbers; else empty
+  FileStamp stamp;
+  std::uint32_t rows_hash = 0;  ///< of a shard: of the checksums of all rows
   bool external() const { return levels.has_value(); }
 };
 

@@ -4,6 +4,10 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+#include <utility>
 
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -30,10 +34,38 @@ std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path
   }
   if (error) h5::refuse(path, fmt::format("cannot be listed: {}", error.message()));
   if (files.empty()) {
-    h5::refuse(path, "holds no *.h5 file; give a shard or the directory that the shards are in");
+    h5::refuse(path,
+               "holds no *.h5 file; give a shard or the folder that the shards are in ('lockstep "
+               "pack' makes shards of images)");
   }
   std::sort(files.begin(), files.end());
+  if (const std::string missing = say_missing_parts(files); !missing.empty())
+    h5::refuse(path, missing +
+                         "; restore it or pack again, or name the shards that you mean by a "
+                         "pattern");
   return files;
+}
+
+std::string say_missing_parts(std::span<const std::filesystem::path> files) {
+  static const std::regex numbered("(.*-)([0-9]{5,9})(-of-([0-9]{5,9})[.].*)");
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> series;
+  for (const std::filesystem::path& file : files) {
+    const std::string name = file.filename().string();
+    std::smatch part;
+    if (std::regex_match(name, part, numbered)) series[{part[1], part[3]}].insert(part[2]);
+  }
+  for (const auto& [around, numbers] : series) {
+    const auto count = static_cast<std::size_t>(std::stoul(around.second.substr(4)));
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string number = fmt::format("{:0{}}", i, numbers.begin()->size());
+      if (!numbers.contains(number))
+        return fmt::format(
+            "of the {} that their names count, {} here: {}{}{} is missing", counted(count, "shard"),
+            numbers.size() == 1 ? std::string("1 is") : fmt::format("{} are", numbers.size()),
+            around.first, number, around.second);
+    }
+  }
+  return {};
 }
 
 void check_agreement(const ShardFile& first, const ShardFile& other) {
@@ -54,12 +86,28 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
                            "cannot be one data set",
                            first.path.string()));
   if (shape(a) != shape(b)) disagree("", shape(b), shape(a));
+  if (first.set_names != other.set_names)
+    disagree("", "images " + join(other.set_names, " and labels "),
+             "images " + join(first.set_names, " and labels ") +
+                 "; name them by --data.images and --data.labels");
   if (a.classes != b.classes) {
     disagree("the classes ", join(b.classes, ", "), join(a.classes, ", "));
   }
   if (a.mean != b.mean) disagree("mean ", join(b.mean, ", "), join(a.mean, ", "));
   if (a.stddev != b.stddev) {
     disagree("stddev ", join(b.stddev, ", "), join(a.stddev, ", "));
+  }
+}
+
+void require_new(const ShardFile& file, std::span<const ShardFile> before) {
+  constexpr std::size_t few = 16;  // rows that may be alike by chance
+  for (const ShardFile& other : before) {
+    const bool same_rows = !file.external() && file.info.rows >= few &&
+                           other.info.rows == file.info.rows && other.rows_hash == file.rows_hash;
+    if (same_rows || other.stamp == file.stamp)
+      h5::refuse(file.path,
+                 fmt::format("has the same rows as {} in the same data set: one of them is a copy",
+                             other.path.string()));
   }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "data/shard/shard_file.hpp"
@@ -8,11 +10,18 @@
 namespace lockstep::data {
 
 /// The files of a data set, sorted: `path` itself, the *.h5 in a folder, or those that match a
-/// pattern. Throws InputError naming `path` when there are none.
+/// pattern. Throws InputError naming `path` when there are none, or when a folder lacks one of the
+/// shards that the names of others count (train-00000-of-00002.h5). A pattern may leave some out.
 std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path);
 
-/// Checks that all shards agree on normalisation, shape and class names. Throws InputError naming
-/// both files and what differs.
+/// "of the 2 shards that their names count, 1 is here: ..."; empty when none is missing.
+std::string say_missing_parts(std::span<const std::filesystem::path> files);
+
+/// Checks that all files agree on normalisation, shape, class names and the names of their data
+/// sets. Throws InputError naming both files and what differs.
 void check_agreement(const ShardFile& first, const ShardFile& other);
+
+/// A file that is there twice, under two names, would count twice. Throws InputError naming both.
+void require_new(const ShardFile& file, std::span<const ShardFile> before);
 
 }  // namespace lockstep::data

@@ -22,12 +22,14 @@ class Shards final : public Source {
     const std::string setting = data::first_setting(spec.external);
     require(sets_[0].rows.external() || !validation.empty() || setting.empty(),
             fmt::format("{} would have no effect: {} holds shards", setting, training.string()));
+    remark(sets_[0]);
     if (const std::string order = sets_[0].rows.say_order(); !order.empty())
       remarks_.push_back(order);
     if (validation.empty()) return;
     data::ExternalSpec external = spec.validation_external;
     external.like = &sets_[0].rows.info();
     sets_.push_back({validation, data::DataSet(validation, external)});
+    remark(sets_[1]);
     const data::DataSetInfo &first = sets_[0].rows.info(), &second = sets_[1].rows.info();
     require(first.classes == second.classes,
             fmt::format("{} has other classes than {}", validation.string(), training.string()));
@@ -115,6 +117,12 @@ class Shards final : public Source {
     const Set& set;
     std::size_t row;
   };
+
+  void remark(const Set& set) {
+    if (const std::string sets = set.rows.say_sets(); !sets.empty())
+      remarks_.push_back(fmt::format("{}: {}", set.path.string(), sets));
+    for (const std::string& doubt : set.rows.doubts()) remarks_.push_back("warning: " + doubt);
+  }
 
   SetRow find(std::size_t row) const {
     const std::size_t first = training_rows();

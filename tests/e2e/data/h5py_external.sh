@@ -48,6 +48,12 @@ for path, texts in ("texts.h5", names.astype(object)), ("bytes.h5", names.astype
 with h5py.File("split.h5", "w") as f:
     f["x_train"], f["y_train"] = smooth, labels
     f["x_test"], f["y_test"] = smooth[:40], labels[:40]
+for part, rows in ("train", slice(96)), ("valid", slice(40)):  # as PatchCamelyon's files
+    write(part + "_x.h5", smooth[rows], ("x", "unused"))
+    with h5py.File(part + "_x.h5", "a") as f:
+        del f["unused"]
+    with h5py.File(part + "_y.h5", "w") as f:
+        f["y"] = labels[rows, None, None, None].astype("u1")
 for name in "Blosc", "Zstd":
     try:
         import hdf5plugin
@@ -133,6 +139,28 @@ evaluated() {
     grep '"rows": 40' result.json
 }
 law 'eval reads the same names from the checkpoint' evaluated
+two_files() {
+  local how=(--data.labels train_y.h5:y --data.val valid_x.h5)
+  train train_x.h5 two "${how[@]}" --data.val-labels valid_y.h5:y | tee said.log &&
+    grep -F 'images /x [96, 16, 16, 3], labels /y [96, 1, 1, 1] in train_y.h5' said.log &&
+    grep -F 'images /x [40, 16, 16, 3], labels /y [40, 1, 1, 1] in valid_y.h5' said.log &&
+    [[ $(losses two | head -3) == "$(losses run-plainh5)" ]] &&
+    "$LOCKSTEP" eval two | grep '^40 rows' &&
+    "$LOCKSTEP" eval two --data train_x.h5 --data.labels train_y.h5:y | grep '^96 rows' &&
+    "$LOCKSTEP" resume two --epochs 2 && repacked train_x.h5 --data.labels train_y.h5:y
+}
+law 'labels in another file are read by training, eval, resume and --repack' two_files
+labels_of_others() {
+  ! train train_x.h5 others --data.labels train_y.h5:y --data.val train_x.h5 >said.log 2>&1 &&
+    cat said.log && grep -F 'are the labels of other images' said.log &&
+    ! "$LOCKSTEP" eval two --data train_x.h5 >said.log 2>&1 && cat said.log &&
+    grep -F 'are the labels of other images' said.log &&
+    ! "$LOCKSTEP" predict two train_x.h5 --out others >said.log 2>&1 && cat said.log &&
+    grep -F 'are the labels of other images' said.log &&
+    mkdir elsewhere && cd elsewhere && ! "$LOCKSTEP" resume ../two --epochs 3 >../said.log 2>&1 &&
+    cd .. && cat said.log && grep -F 'is not there, seen from this folder' said.log
+}
+law 'labels in another file are never taken for those of other images' labels_of_others
 described() {
   "$LOCKSTEP" info gzip.h5 | tee said.log && grep -E 'stored chunks of .*shuffle, gzip' said.log &&
     grep 'rows/s in order' said.log

@@ -255,6 +255,13 @@ def refuses(pixels, jpegs, checkpoint):
     data, path = lockstep.Shards("broken"), sorted(glob.glob("broken/*.h5"))[2]
     os.truncate(path, os.path.getsize(path) // 2)
     assert refusal(lambda: list(data)).startswith(path + ": it is cut off in row ")
+    os.unlink(path)
+    gone = os.path.basename(path)
+    assert refusal(lambda: lockstep.Shards("broken")).startswith(f"broken: {gone} is missing")
+    assert 0 < len(lockstep.Shards("broken/*.h5")) < len(data)
+    with h5py.File("own.h5", "w") as file:
+        file["images"] = np.zeros((4, 2, 2, 3), np.uint8)
+    assert "pack --repack" in refusal(lambda: lockstep.Shards("own.h5"))
     whole = bytearray(pathlib.Path(checkpoint).read_bytes())
     whole[-1] ^= 1
     pathlib.Path("flipped.h5").write_bytes(whole)
@@ -272,9 +279,11 @@ def refuses_arrays():
             ({"images": images * 0}, "one value only"),
             ({"images": images[..., :1], "like": "small/train"}, "channels are not those"),
             ({"like": "small/train"}, "classes or channels"),
+            ({"like": ["small/train"]}, "like=Shards("),
+            ({"images": np.zeros((4, 3, 8, 8), np.uint8)}, ".transpose(0, 2, 3, 1)"),
             ({"classes": ["a", object()]}, "")):
         told = {"images": images, "labels": labels, "classes": ["a", "b"], **change}
-        if "like" in told:
+        if isinstance(told.get("like"), str):
             told["like"] = lockstep.Shards(told["like"])
         try:
             lockstep.write_shards("refused", **told)

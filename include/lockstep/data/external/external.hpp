@@ -11,7 +11,10 @@ namespace lockstep::data {
 /// [height, width, channels] are taken as they are; everything else is converted to that on
 /// reading.
 struct ExternalSpec {
-  std::string images, labels;   ///< names of the data sets; empty: found by shape and name
+  std::string images, labels;  ///< names of the data sets; empty: found by shape and name
+  /// `labels` was said of the training set, while these are other images: an error if it names a
+  /// file (see labels_place).
+  bool labels_of_training = false;
   std::string layout = "auto";  ///< auto, nhwc, nchw
   std::string range = "auto";   ///< range of floats: auto, 0-1, 0-255, -1-1
   /// 0: as many as the file names, or as its labels have texts, else the largest label + 1.
@@ -21,6 +24,13 @@ struct ExternalSpec {
   const DataSetInfo* like = nullptr;
   std::size_t cache_bytes = std::size_t{256} << 20;  ///< for decoded chunks
 };
+
+/// Labels that lie in another file than their images are named FILE:NAME.
+struct LabelsPlace {
+  std::string file;  ///< empty: that of the images
+  std::string name;
+};
+LabelsPlace labels_place(const ExternalSpec& spec);
 
 /// The first setting about how to read images and labels that is not at its default, as
 /// "data.images = x"; empty if there is none.

@@ -22,8 +22,8 @@ namespace lockstep::data {
 std::string classes_in_order(std::span<const std::string> names);
 
 /// All files of one data set, opened and checked. Each file is whole HDF5; all have one shape and
-/// one list of classes; every label is in range; shards have a known format version. Throws
-/// InputError naming the file and what is wrong.
+/// one list of classes; every label is in range; shards have a known format version, and none is
+/// there twice. Throws InputError naming the file and what is wrong.
 ///
 /// **Thread safety:** const methods may run on many threads at once. map() and copy_to() come
 /// before the first read.
@@ -43,6 +43,11 @@ class DataSet {
   bool external() const;  ///< other programs' files, not shards
   /// What to say where the classes are texts that label the rows, in sorted order; else empty.
   std::string say_order() const;
+  /// Which data sets other programs' files hold their rows in: "images /x [100, 16, 16, 3], labels
+  /// /y [100]"; empty for shards.
+  std::string say_sets() const;
+  /// What a user should be warned of: numbers that rounding changes, shards that are left out.
+  const std::vector<std::string>& doubts() const;
   Storage storage() const;
   std::uint64_t row_bytes(std::size_t row) const;  ///< as stored
 

@@ -48,7 +48,8 @@ void ChunkedRows::describe(Storage& storage) const {
     storage.through_hdf5 = storage.through_hdf5 || images_->through_hdf5();
   }
   storage.contiguous = false;
-  storage.converted = storage.converted || !images_->form().plain();
+  const PixelForm& form = images_->form();
+  storage.converted = storage.converted || (!form.is_bytes() && !is_float(form.number));
   storage.block_rows = std::max(storage.block_rows, images_->block_rows());
 }
 

@@ -49,7 +49,7 @@ bool ContiguousRows::prepare(std::size_t row) const {
 }
 
 void ContiguousRows::describe(Storage& storage) const {
-  storage.converted = storage.converted || !form_.plain();
+  storage.converted = storage.converted || (!form_.is_bytes() && !is_float(form_.number));
 }
 
 }  // namespace lockstep::data

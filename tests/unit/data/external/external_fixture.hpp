@@ -61,7 +61,10 @@ inline std::vector<double> numbers_of(const Form& form) {
 inline hid_t create(hid_t file, const Form& form) {
   const auto shape = shape_of(form);
   const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
-  if (!form.chunk.empty()) H5Pset_chunk(created, 4, form.chunk.data());
+  if (!form.chunk.empty())
+    H5Pset_chunk(created, 4, form.chunk.data());
+  else
+    H5Pset_alloc_time(created, H5D_ALLOC_TIME_EARLY);  // as if it were written
   if (form.filters) form.filters(created);
   const hid_t space = H5Screate_simple(4, shape.data(), nullptr);
   const hid_t data =
@@ -109,6 +112,10 @@ inline void require_rows(const DataSet& set, std::size_t copies = 1) {
   }
 }
 
+inline std::vector<std::int32_t> labels_of(const DataSet& set) {
+  return {set.labels().begin(), set.labels().end()};
+}
+
 inline std::string refusal(const fs::path& path, const ExternalSpec& spec = {}) {
   try {
     const DataSet opened(path, spec);
@@ -116,6 +123,58 @@ inline std::string refusal(const fs::path& path, const ExternalSpec& spec = {}) 
     return error.what();
   }
   return "";
+}
+
+inline constexpr hsize_t foreign_rows = 12;
+inline const std::vector<hsize_t> image_shape = {foreign_rows, 5, 6, 3};
+
+/// A file of another program that is being written.
+class Foreign {
+ public:
+  explicit Foreign(fs::path path)
+      : path_(std::move(path)),
+        file_(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  ~Foreign() { close(); }
+
+  void write(const char* name, const std::vector<hsize_t>& shape, const std::vector<double>& values,
+             hid_t type = H5T_STD_I32LE, hid_t created = H5P_DEFAULT) {
+    const hid_t space = H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+    const hid_t data = H5Dcreate2(file_, name, type, space, H5P_DEFAULT, created, H5P_DEFAULT);
+    REQUIRE(data >= 0);
+    H5Dwrite(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+    H5Dclose(data);
+    H5Sclose(space);
+  }
+  void write_images(const char* name = "images") {
+    write(name, image_shape, std::vector<double>(foreign_rows * 90, 7), H5T_STD_U8LE);
+  }
+  void link(const char* name, const char* to, const char* object) {
+    H5Lcreate_external(to, object, file_, name, H5P_DEFAULT, H5P_DEFAULT);
+  }
+  hid_t id() const { return file_; }
+  const fs::path& close() {
+    if (file_ >= 0) H5Fclose(file_);
+    file_ = -1;
+    return path_;
+  }
+
+ private:
+  fs::path path_;
+  hid_t file_;
+};
+
+inline std::vector<double> counting(double step = 1) {
+  std::vector<double> labels;
+  for (std::size_t row = 0; row < foreign_rows; ++row)
+    labels.push_back(static_cast<double>(row % 3) * step);
+  return labels;
+}
+
+/// Row r has a 1 at column r mod 3.
+inline std::vector<double> one_hot(std::size_t columns) {
+  std::vector<double> values(foreign_rows * columns);
+  for (std::size_t row = 0; row < foreign_rows; ++row) values[row * columns + row % 3] = 1;
+  return values;
 }
 
 // Stores chunks that were compressed here, as a plugin of that number would.

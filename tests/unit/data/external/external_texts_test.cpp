@@ -65,10 +65,6 @@ fs::path write_h5(const fs::path& path, const Texts& labels,
 
 const Texts flowers = {"rose", "daisy", "tulip", "daisy", "rose"};
 
-std::vector<std::int32_t> labels_of(const DataSet& set) {
-  return {set.labels().begin(), set.labels().end()};
-}
-
 }  // namespace
 
 TEST_CASE("labels that are texts are classes in the order of their names", "[external][label]") {
@@ -129,8 +125,8 @@ TEST_CASE("texts that are numbers, empty, or not called labels are no labels",
                Contains(fmt::format("a.h5: a label is the text \"{}\"", number)));
   CHECK_THAT(refusal(write_h5(path, {"rose", "", "rose"})),
              Contains("row 1 of /labels is an empty text"));
-  const auto ids = [](hid_t file) { external::write_labels(file, "ids", 5); };
-  write_h5(path, flowers, ids, "file_names");
+  const auto kinds = [](hid_t file) { external::write_labels(file, "kinds", 5); };
+  write_h5(path, flowers, kinds, "file_names");
   CHECK(DataSet(path).info().classes == Texts{"0", "1", "2"});
   ExternalSpec spec;
   spec.labels = "file_names";

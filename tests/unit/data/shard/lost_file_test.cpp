@@ -147,8 +147,10 @@ TEST_CASE("a file below a virtual data set that is cut off, changed or gone is n
     H5Pset_virtual(created, space, "part.h5", "images", space);
     H5Dclose(H5Dcreate2(file, "images", H5T_STD_U8LE, space, H5P_DEFAULT, created, H5P_DEFAULT));
     const hid_t rows = H5Screate_simple(1, shape, nullptr);
-    H5Dclose(
-        H5Dcreate2(file, "labels", H5T_STD_I32LE, rows, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    const hid_t early = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_alloc_time(early, H5D_ALLOC_TIME_EARLY);  // as if they were written
+    H5Dclose(H5Dcreate2(file, "labels", H5T_STD_I32LE, rows, H5P_DEFAULT, early, H5P_DEFAULT));
+    H5Pclose(early);
     H5Sclose(rows);
     H5Sclose(space);
     H5Pclose(created);
