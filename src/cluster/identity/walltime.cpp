@@ -1,10 +1,8 @@
 #include "lockstep/cluster/identity/walltime.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cctype>
 #include <ctime>
+#include <string>
 
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/ask_slurm.hpp"
@@ -50,14 +48,11 @@ std::optional<double> read_time_limit(std::string_view text) {
 }
 
 std::optional<double> allocation_left_s(const EnvLookup& env) {
-  const auto job = env("SLURM_JOB_ID");
-  const bool number = job && !job->empty() && std::all_of(job->begin(), job->end(), [](char c) {
-                        return std::isdigit(static_cast<unsigned char>(c)) != 0;
-                      });
-  if (!number) return std::nullopt;
+  const std::string job = slurm_job(env);
+  if (job.empty()) return std::nullopt;
   if (const auto end = whole_number<long>(env("SLURM_JOB_END_TIME").value_or("")))
     return static_cast<double>(*end - static_cast<long>(std::time(nullptr)));
-  return read_time_left(ask_slurm(fmt::format("squeue -h -j {} -o %L", *job)));
+  return read_time_left(ask_squeue(job, {"TimeLeft"}).front());
 }
 
 std::optional<double> mpirun_patience_s(const EnvLookup& env) {
