@@ -127,7 +127,7 @@ third_start FAILED
 verdict $? "a job's third start without progress ends, unless Slurm preempted one of the others"
 
 cp -r killed bare && rm bare/metrics.jsonl && is bare unknown 'records are missing or damaged' &&
-  says 'continues from bare/checkpoints' && cp -r done wild &&
-  head -c 3000 /dev/urandom >wild/metrics.jsonl && is wild finished 'after step 5' &&
+  says 'continues from bare/checkpoints' && cp -r done noise &&
+  head -c 3000 /dev/urandom >noise/metrics.jsonl && is noise finished 'after step 5' &&
   says 'warning: .*metrics.jsonl: .*not records of lockstep'
 verdict $? 'a run whose records are gone or damaged has begun, if a checkpoint or summary says so'
