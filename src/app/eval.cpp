@@ -75,7 +75,7 @@ EvalOptions settled(const EvalOptions& asked, const std::vector<std::string>& fi
   if (options.data.empty()) options.data = data_of_training(options);
   options.data = train::given_set(options.data, train::PackedPart::validation);
   if (options.checkpoint != asked.checkpoint || options.data != asked.data)
-    log::info(fmt::format("evaluating {} on {}", options.checkpoint, options.data));
+    log::info(fmt::format("evaluating {} on {}", join(files, ", "), options.data));
   return options;
 }
 
@@ -139,8 +139,8 @@ std::string usual_mistake(const train::Evaluation& result, std::size_t label,
 
 void print(const train::Evaluation& result, const std::vector<std::string>& classes,
            double seconds) {
-  log::info(fmt::format("{} rows: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {:.0f} images/s",
-                        result.rows, result.mean.loss, 100 * result.mean.top1,
+  log::info(fmt::format("{}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {:.0f} images/s",
+                        counted(result.rows, "row"), result.mean.loss, 100 * result.mean.top1,
                         100 * result.mean.top5, static_cast<double>(result.rows) / seconds));
   std::size_t width = 0;
   for (const std::string& name : classes) width = std::max(width, name.size());

@@ -12,6 +12,7 @@
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/printable.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -52,7 +53,8 @@ bool wait_for_turn(const Launch& launch, int status, const std::string& what) {
 int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say) {
   if (launch.independent) return say(), status;
   // Rank 0 speaks first; the others may speak only in its absence.
-  if (likely_rank(launch) != 0) join_to_end(launch, status, fmt::format("error: {}\n", what));
+  if (likely_rank(launch) != 0)
+    join_to_end(launch, status, fmt::format("error: {}\n", one_line(what)));
   if (!wait_for_turn(launch, status, what)) say();
   join_to_end(launch, status, "");
   if (likely_rank(launch) == 0) tell_and_leave(launch, what, meet_s);

@@ -125,9 +125,9 @@ int run(const std::vector<std::string>& files, bool json) {
     if (json)
       all.push_back(as_json(file, findings));
     else
-      log::info(as_text(file, findings));
+      log::text(as_text(file, findings));
   }
-  if (json) log::info(json_text(all, 2));
+  if (json) log::text(json_text(all, 2));
   return errors == 0 ? status_done : status_bad_input;
 }
 

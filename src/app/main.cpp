@@ -1,11 +1,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <new>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/core.h>
@@ -32,9 +34,36 @@ constexpr const char* out_of_memory = "out of memory";
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer = "lockstep help COMMAND lists a command's options.";
 
-int run(Launch& launch, const Command& command) {
+/// What a command is for: what it prints, without which it has failed, or files. A training
+/// continues without its log.
+enum class Product { files, text };
+
+struct Entry {
+  Command (*add)(Arguments);
+  Product product;
+};
+constexpr Entry all_commands[] = {
+    {add_train, Product::files},   {add_resume, Product::files}, {add_eval, Product::text},
+    {add_predict, Product::files}, {add_serve, Product::files},  {add_export, Product::files},
+    {add_average, Product::files}, {add_pack, Product::files},   {add_topo, Product::text},
+    {add_info, Product::text},     {add_why, Product::text},     {add_report, Product::text},
+    {add_doctor, Product::text},   {add_bench, Product::text},   {add_preflight, Product::text},
+    {add_whoami, Product::text},   {add_lint, Product::text},    {add_scaling, Product::text},
+    {add_simulate, Product::text}};
+
+/// What stdout did not take. A reader that has left (`| head`) has what it wanted.
+std::string fault_of_output() {
+  const int fault = log::lost_output();
+  return fault == 0
+             ? ""
+             : fmt::format("the standard output cannot be written: {}", std::strerror(fault));
+}
+
+int run(Launch& launch, const Command& command, Product product) {
   try {
     const int status = command.run(launch);
+    if (const std::string fault = fault_of_output(); product == Product::text && !fault.empty())
+      throw Error(fault);
     if (status != status_done) end_ranks(launch, status);
     release_ranks(launch, status);
     return status;
@@ -57,6 +86,12 @@ int run(Launch& launch, const Command& command) {
                 is_machine_fault(error.code().value()) ? status_failed : status_bad_input);
   } catch (const std::bad_alloc&) {
     return fail(launch, out_of_memory, status_failed);
+  } catch (const std::system_error& error) {  // of a thread
+    const std::string what = fmt::format(
+        "a thread cannot be started: {}: a limit of memory or of processes (ulimit -v, ulimit -u, "
+        "the job's)",
+        error.code().message());
+    return fail(launch, what.c_str(), status_failed);
   } catch (const std::exception& error) {
     return fail(launch, error.what(), status_failed);
   }
@@ -90,10 +125,7 @@ int main(int argc, char** argv) {
   CommandLine line(argc, argv, fmt::format("{} (build {})", program_version, build_id()),
                    std::string(status_help) + help_footer);
   std::vector<Command> commands;
-  for (const auto add : {add_train, add_resume, add_eval, add_predict, add_serve, add_export,
-                         add_average, add_pack, add_topo, add_info, add_why, add_report, add_doctor,
-                         add_bench, add_preflight, add_whoami, add_lint, add_scaling, add_simulate})
-    commands.push_back(add(line.root()));
+  for (const auto& [add, product] : all_commands) commands.push_back(add(line.root()));
   Launch launch;
   launch.argc = argc;
   launch.argv = argv;
@@ -105,13 +137,14 @@ int main(int argc, char** argv) {
   }
   if (asked_for) {
     wait_for_turn(launch, status_done);
-    log::info(*asked_for);
-    return status_done;
+    log::text(*asked_for);
+    const std::string fault = fault_of_output();
+    return fault.empty() ? status_done : fail(launch, fault.c_str(), status_failed);
   }
-  for (const Command& command : commands)
-    if (command.app.given()) return run(launch, command);
+  for (std::size_t i = 0; i < commands.size(); ++i)
+    if (commands[i].app.given()) return run(launch, commands[i], all_commands[i].product);
   wait_for_turn(launch, status_bad_input);
-  log::info(line.help());
+  log::text(line.help());
   return status_bad_input;
 }
 

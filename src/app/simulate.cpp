@@ -53,11 +53,17 @@ std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulat
   return worlds;
 }
 
+/// Of the rank that has most of a batch: the others wait for it.
 std::size_t rows_of(const SimulateOptions& options, std::size_t world) {
   if (options.batch == 0) return options.batch_per_rank > 0 ? options.batch_per_rank : 32;
-  require(options.batch % world == 0 && options.batch >= world,
-          fmt::format("--batch {} does not divide among {} ranks", options.batch, world));
-  return options.batch / world;
+  require(options.batch >= world,
+          fmt::format("--batch {}: of {} ranks each needs a row", options.batch, world));
+  return (options.batch + world - 1) / world;
+}
+
+/// Of all ranks.
+std::size_t batch_of(const SimulateOptions& options, std::size_t world) {
+  return options.batch > 0 ? options.batch : rows_of(options, world) * world;
 }
 
 Json to_json(const study::StepTimeline& step) {
@@ -76,7 +82,8 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
   // A single line has no other one to be compared with.
   const std::size_t base_world = worlds.size() > 1 ? worlds.front() : 1;
   const auto rows_per_s = [&](std::size_t world, const study::StepTimeline& step) {
-    return 1e3 * static_cast<double>(rows_of(options, world)) / step.step_ms();
+    return 1e3 * static_cast<double>(batch_of(options, world)) /
+           (static_cast<double>(world) * step.step_ms());
   };
   const double base =
       rows_per_s(base_world, all.step(base_world, rows_of(options, base_world), all.bucket_mb));
@@ -86,7 +93,7 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
     const double each = rows_per_s(world, step), rate = each * static_cast<double>(world);
     points.push_back({{"ranks", world},
                       {"nodes", study::Layout{world, all.per_node}.nodes()},
-                      {"batch", rows * world},
+                      {"batch", batch_of(options, world)},
                       {"step_ms", step.step_ms()},
                       {"compute_ms", step.compute_ms()},
                       {"exposed_comm_ms", step.exposed_ms},
@@ -127,7 +134,7 @@ void report(const Json& json, bool buckets) {
                     fmt::format("{} MB", point["best_bucket_mb"].get<double>())});
   if (json["points"].back()["norms_ms"] == 0)
     for (auto& row : rows) row.erase(row.begin() + norms_column);
-  log::info(table(rows) +
+  log::text(table(rows) +
             fmt::format("buckets of {} MB; efficiency is a rank's images/s relative to that on {}, "
                         "{:.1f}",
                         json["points"][0]["bucket_mb"].get<double>(),
@@ -177,7 +184,7 @@ int run(Launch& launch, const Arguments& app, const SimulateOptions& options) {
 Command add_simulate(Arguments root) {
   auto options = std::make_shared<SimulateOptions>();
   Arguments app = root.add_command(
-      "simulate", "Predict a step on a machine that is not here, from 1 to 10,000 ranks");
+      "simulate", "Predict a step on a machine that is not here, on any number of ranks");
   app.add("--machine", options->machine, "description of the machine: jobs/machines/*.toml")
       .required()
       .called("FILE");

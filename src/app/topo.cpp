@@ -184,7 +184,7 @@ void print(const TopoOptions& options, const cluster::Machine& machine,
   std::string text =
       options.json ? json_text(all, 2) : text_of(machine) + text_of(seen) + text_of(ranks);
   if (text.ends_with('\n')) text.pop_back();
-  log::info(text);
+  log::text(text);
 }
 
 /// The plan for ranks that do not run, on this machine or on another from its description.

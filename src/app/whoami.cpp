@@ -95,7 +95,7 @@ void print(const Json& ranks, const std::string& met_by, bool json) {
     text += remarks(ranks, "wrong", "WRONG");
     text += fmt::format("{}; the ranks met by: {}", comm::mpi_library().name, met_by);
   }
-  log::info(text);
+  log::text(text);
 }
 
 /// Starts MPI as every command does. Returns what is wrong with the launch, which this command

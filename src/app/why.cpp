@@ -1,5 +1,4 @@
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include <fmt/core.h>
@@ -10,8 +9,6 @@
 #include "app/status.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/base/text/numbers.hpp"
-#include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/study/why/why.hpp"
 
 namespace lockstep::app {
@@ -19,35 +16,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What Slurm says of the job. Its controller knows a job for some minutes after its end, also that
-/// it was preempted, which a job that then ended in time has not as its state. Accounting, where
-/// there is one, knows it for ever. Empty without a job, or an answer in 10 s.
-std::string slurm_state_of(const std::string& job) {
-  if (!whole_number<std::uint64_t>(job)) return "";
-  std::istringstream known(
-      cluster::ask_slurm(fmt::format("squeue -h -t all -j {} -O State:30,PreemptTime:30", job)));
-  std::string state, preempted;
-  known >> state >> preempted;
-  if (!preempted.empty() && preempted != "N/A") return "PREEMPTED";
-  const std::string booked = cluster::ask_slurm(fmt::format("sacct -n -P -X -j {} -o State", job));
-  return booked.empty() ? state : booked;
-}
-
 int run(Launch& launch, const std::string& path, bool json) {
   if (leave_to_rank_0(launch)) return status_done;
   const study::EndEvidence evidence = study::read_end_evidence(path);
-  const std::string slurm = slurm_state_of(evidence.start ? evidence.start->job : "");
+  for (const std::string& note : evidence.notes) log::warn(note);
+  const study::SlurmWord slurm = study::ask_slurm_of_end(evidence);
   const study::Why why = study::why_it_ended(evidence, slurm);
   const char* ending = choice_name(why.ending);
   if (json) {
-    log::info(json_text(Json{{"path", path},
+    log::text(json_text(Json{{"path", path},
                              {"ending", ending},
                              {"what", why.what},
                              {"advice", why.advice},
                              {"steps", evidence.steps},
                              {"newest_record_ms", evidence.last_ms},
                              {"checkpoint", evidence.checkpoint},
-                             {"slurm", slurm}},
+                             {"slurm", slurm.state}},
                         2));
     return status_done;
   }

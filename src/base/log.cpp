@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/text/printable.hpp"
 
 namespace lockstep::log {
 namespace {
@@ -31,41 +32,31 @@ ProgressLine& progress_line() {
   return line;
 }
 
+std::atomic<int> g_lost{0};  // errno of the first write to stdout that failed
+
 // One write for each call; if a pipe takes only a part, the rest follows. A log that cannot be
-// written (closed pipe, full disk) must not end the training, so errors are ignored.
+// written (closed pipe, full disk) must not end the training, so errors are only noted.
 void write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) {
+      int none = 0;
+      if (file == STDOUT_FILENO && errno != EPIPE) g_lost.compare_exchange_strong(none, errno);
+      return;
+    }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
-/// A name in a message may have any bytes; control characters would move the cursor.
-std::string printable(std::string_view line) {
-  std::string text(line);
-  for (char& c : text)
-    if ((c >= '\0' && c < ' ' && c != '\n' && c != '\t') || c == '\x7F') c = '?';
-  return text;
-}
-
-/// A name in it that has a line's end must not make another message.
-std::string one_message(std::string_view text) {
-  std::string message;
-  for (const char c : text) message += c == '\n' ? "\n  " : std::string(1, c);
-  return message;
-}
-
-void say(int file, std::string_view kind, std::string_view line) {
+void say(int file, std::string_view kind, std::string_view line, bool lines = false) {
   ProgressLine& bar = progress_line();
   const std::lock_guard lock(bar.mutex);
   if (bar.drawn) write_all(STDOUT_FILENO, "\r\x1b[K");
   bar.drawn = false;
   const int world = g_world;
   const std::string who = !kind.empty() && world > 1 ? fmt::format("rank {}: ", rank()) : "";
-  write_all(file, fmt::format("{}{}{}\n", who, kind,
-                              printable(kind.empty() ? std::string(line) : one_message(line))));
+  write_all(file, fmt::format("{}{}{}\n", who, kind, lines ? printable(line) : one_line(line)));
 }
 
 // Open MPI gives each rank a pseudo-terminal as stdout, even when mpirun's own output goes to a
@@ -102,6 +93,12 @@ int rank() { return g_rank; }
 void info(std::string_view line) {
   if (rank() == 0) say(STDOUT_FILENO, "", line);
 }
+
+void text(std::string_view lines) {
+  if (rank() == 0) say(STDOUT_FILENO, "", lines, true);
+}
+
+int lost_output() { return g_lost; }
 
 void warn(std::string_view line) { say(STDERR_FILENO, "warning: ", line); }
 

@@ -56,11 +56,11 @@ void resolve_batch(Config& config, int replicas) {
   if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 128;
   if (config.batch_per_rank != 0) {
     const std::size_t wanted = config.batch_per_rank * ranks;
-    require(
-        config.batch == 0 || config.batch == wanted,
-        fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} ranks of {} "
-                    "rows make {}; give one of the two",
-                    config.batch, config.batch_per_rank, replicas, config.batch_per_rank, wanted));
+    require(config.batch == 0 || config.batch == wanted,
+            fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} of {} make "
+                        "{}; give one of the two",
+                        config.batch, config.batch_per_rank, counted(ranks, "rank"),
+                        counted(config.batch_per_rank, "row"), wanted));
     config.batch = wanted;
     config.batch_per_rank = 0;
   }

@@ -17,9 +17,16 @@ namespace {
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
+/// --batchsize is --batch-size.
+std::string without_dashes(std::string_view name) {
+  std::string plain(name);
+  std::erase(plain, '-');
+  return plain;
+}
+
 /// What other programs call a key.
 std::string by_other_name(const std::string& part) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 13> names{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 32> names{
       {{"learning-rate", "optim.lr"},
        {"batch-size", "batch"},
        {"num-workers", "data.workers"},
@@ -32,10 +39,34 @@ std::string by_other_name(const std::string& part) {
        {"amp", "precision"},
        {"bs", "batch"},
        {"lars", "optim.rule"},
-       {"muon", "optim.rule"}}};
+       {"muon", "optim.rule"},
+       {"optimizer", "optim.rule"},
+       {"lr-scheduler", "optim.decay"},
+       {"scheduler", "optim.decay"},
+       {"pretrained", "init"},
+       {"weights", "init"},
+       {"finetune", "init"},
+       {"checkpoint-path", "init"},
+       {"dataset", "data.train"},
+       {"data-dir", "data.train"},
+       {"data-path", "data.train"},
+       {"train-dir", "data.train"},
+       {"val-dir", "data.val"},
+       {"num-epochs", "epochs"},
+       {"max-epochs", "epochs"},
+       {"n-epochs", "epochs"},
+       {"save-dir", "out"},
+       {"output-dir", "out"},
+       {"log-dir", "out"},
+       {"network", "model"}}};
   for (const auto& [other, key] : names)
-    if (part == other) return std::string(key);
+    if (without_dashes(part) == without_dashes(other)) return std::string(key);
   return "";
+}
+
+/// What is no key, but an option that the command line of a training has.
+bool is_option_of_train(const std::string& name) {
+  return name == "config" || name == "recipe" || name == "dry-run";
 }
 
 /// Keys that have this last part: "lr" is most likely optim.lr.
@@ -74,6 +105,8 @@ std::string unknown_key(const std::string& name) {
   const auto meant = [&](const std::string& keys) {
     return fmt::format("{}; did you mean {}?", text, keys);
   };
+  if (is_option_of_train(plain))
+    return fmt::format("{}: it is no key, but an option of 'lockstep train'", text);
   if (const auto same = with_last_part(part); !same.empty()) return meant(join(same, " or "));
   if (const std::string key = by_other_name(part); !key.empty()) return meant("'" + key + "'");
   if (const std::string key = first_of_section(plain); !key.empty())

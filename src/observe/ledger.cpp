@@ -31,7 +31,12 @@ LedgerSum sum_of_some(std::span<const LedgerRecord> records) {
     sum.core_hours += hours_of(one, one.cores);
     sum.gpu_hours += hours_of(one, one.gpus);
     if (one.cost) sum.cost = sum.cost.value_or(0) + *one.cost;
-    for (const EnergyFigure& figure : one.energy) {
+    for (EnergyFigure figure : one.energy) {
+      // Later the number of machines is the newest record's.
+      if (figure.joules && figure.why.empty() && figure.machines < one.machines &&
+          one.machines != records.back().machines)
+        figure.why = fmt::format("{} of {} for {}", one.machines - figure.machines,
+                                 counted(one.machines, "machine"), human_seconds(one.seconds));
       const auto known = std::ranges::find(sum.energy, figure.source, &EnergyFigure::source);
       if (known == sum.energy.end())
         sum.energy.push_back(figure);

@@ -117,14 +117,15 @@ StrangeLines read_records(const std::filesystem::path& path,
   for (std::string line; std::getline(file, line);) {
     ++number;
     if (file.eof()) break;
+    std::optional<Record> record;
     try {
-      const std::optional<Record> record = parse_record(line);
-      if (record && !take(*record)) break;
+      record = parse_record(line);
     } catch (const InputError& error) {
       if (strange.count++ > 0) continue;
       strange.first = number;
       strange.reason = error.what();
     }
+    if (record && !take(*record)) break;
   }
   require(!file.bad(), fmt::format("{} cannot be read to its end", path.string()));
   return strange;

@@ -127,8 +127,8 @@ std::string expected_time(double step_s, std::uint64_t steps, double validation_
                           std::uint64_t validations) {
   const double seconds =
       static_cast<double>(steps) * step_s + static_cast<double>(validations) * validation_s;
-  std::string line = fmt::format("expected time: {} for {} of {:.4g} ms", human_seconds(seconds),
-                                 counted(steps, "step"), 1e3 * step_s);
+  std::string line = fmt::format("expected time: {} for {} of {:.{}f} ms", human_seconds(seconds),
+                                 counted(steps, "step"), 1e3 * step_s, step_s < 0.1 ? 2 : 0);
   if (validations == 0) return line;
   return line + (validation_s > 0 ? " and " : ", without ") + counted(validations, "validation");
 }
@@ -246,9 +246,9 @@ void RunLog::epoch(const EpochRecord& record) {
   const bool last = record.epoch >= epochs_ || !record.bad_rows.empty();
   if (last || !short_epochs_ || unsaid_s_ >= every_s) say_epochs();
   if (!record.bad_rows.empty())
-    log::warn(fmt::format("{} of epoch {} broken and replaced by others:\n{}",
-                          counted(record.bad_rows.size(), "row"), record.epoch,
-                          join(record.bad_rows, "\n")));
+    log::warn(fmt::format("{} of epoch {} broken and replaced by others:",
+                          counted(record.bad_rows.size(), "row"), record.epoch));
+  for (const std::string& row : record.bad_rows) log::warn(row);
   progress_.epoch = record.epoch;
   progress_.batch = 0;
   progress_.rows = progress_.top1 = 0;

@@ -9,6 +9,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/printable.hpp"
 #include "lockstep/base/text/utf8.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/shard/shard_normalisation.hpp"

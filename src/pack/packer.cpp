@@ -6,7 +6,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/printable.hpp"
 #include "pack/pack_row.hpp"
 
 namespace lockstep::pack {

@@ -208,7 +208,7 @@ void log_run(const RunParts& parts) {
   const data::DataSet* validation = data.validation();
   const backend::MemoryPlan memory = trainer.memory();
   const int columns = log::columns();
-  log::info(observe::summarise(spec.config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
+  log::text(observe::summarise(spec.config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
   log::info(fmt::format("training on {} of {} x {} pixels in {}, validating on {}",
                         counted(input.rows, "row"), input.height, input.width,
                         counted(input.classes.size(), "class"),

@@ -37,6 +37,30 @@ said=$(cat task-*.out)
   cmp one/predictions.csv many/predictions.csv
 verdict $? 'an array of workers gives the bits of one, though two of them are killed'
 
+# A program in its place: of three tasks the last, whose number is the array's, is asked to end.
+cat >task.sh <<'END'
+#!/bin/bash
+echo began >>"ran-$SLURM_ARRAY_TASK_ID"
+trap 'exit 3' TERM
+while [[ ! -e over ]]; do sleep 0.2; done
+END
+chmod +x task.sh
+all_began() { (($(cat ran-? 2>/dev/null | wc -l) == 3)); }
+states() { squeue -h -j "$1" -o %T | paste -sd' '; }
+waits_again() { [[ $(states "${id}_2") == PENDING ]]; }
+id=$(LOCKSTEP=./task.sh sbatch --parsable --array=0-2 --gpus-per-node=0 --cpus-per-task=1 \
+  --mem=100 --output=asked-%a.out "$jobs/predict.sbatch")
+until_it 600 all_began
+scancel --signal=TERM "${id}_2"
+happens 600 waits_again
+others="$(states "${id}_0") $(states "${id}_1")"
+scancel "${id}_2"
+touch over
+happens 600 ended
+said="$others; $(cat ran-? asked-?.out)"
+[[ $others == 'RUNNING RUNNING' ]] && all_began
+verdict $? "an array's last task that is requeued is requeued alone"
+
 id=$(sbatch --parsable --nodes=2 --array=0 --ntasks=4 --gpus-per-node=0 --cpus-per-task=1 \
   --mem=4000 --output=step.out "$jobs/predict.sbatch" "${how[@]}" --out step)
 happens 1800 ended

@@ -200,7 +200,7 @@ void report_verb(const std::string& verb, const study::VerbFigures& figures, int
   for (const study::CommPoint& p : figures.points)
     rows.push_back({human_bytes(p.bytes), time_text(p.seconds), rate_text(p.bytes / p.seconds),
                     rate_text(study::bus_factor(verb, ranks) * p.bytes / p.seconds)});
-  log::info(table(rows));
+  log::text(table(rows));
   for (const study::CommRegime& r : figures.regimes)
     log::info(fmt::format("  {} to {}: alpha {}, beta {} (bus {})", human_bytes(r.from_bytes),
                           human_bytes(r.to_bytes), time_text(r.alpha_s), rate_text(r.bytes_per_s),

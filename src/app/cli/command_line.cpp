@@ -31,6 +31,7 @@ std::string full_name(const CLI::App& app) {
 void require_command(const CLI::App& app, const std::string& word) {
   const std::vector<std::string> names = command_names(app);
   const bool known = std::find(names.begin(), names.end(), word) != names.end();
+  require(known || word != "version", "'lockstep version' takes no options");
   require(known, fmt::format("{} has no command '{}'{} (its commands are {})", full_name(app), word,
                              did_you_mean(word, names), join(names, ", ")));
 }
@@ -124,6 +125,14 @@ std::string describe_unexpected(const CLI::App& root, const std::vector<std::str
   return fmt::format("{} has no option {}{}", who, name, hint);
 }
 
+/// "--json: At Most 1 required but received 2" in plain words.
+std::string plainly(std::string text) {
+  const std::string_view theirs = "At Most 1 required but received ";
+  if (const std::size_t at = text.find(theirs); at != text.npos)
+    text.replace(at, theirs.size(), "takes one value, and is given ");
+  return text;
+}
+
 }  // namespace
 
 CommandLine::CommandLine(int argc, char** argv, const std::string& version,
@@ -150,7 +159,7 @@ std::optional<std::string> CommandLine::parse() {
     throw InputError(describe_unexpected(*app_, words_));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() != 0)
-      throw InputError(fmt::format("{} (--help lists all options)", error.what()));
+      throw InputError(fmt::format("{} (--help lists all options)", plainly(error.what())));
     std::ostringstream out;
     app_->exit(error, out, out);
     std::string asked_for = out.str();

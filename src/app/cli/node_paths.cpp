@@ -39,7 +39,7 @@ nlohmann::ordered_json show_node_paths(const std::string& hwloc_xml,
   log::info(fmt::format("{}: {}, {}, {:.0f} GB/s between sockets", hwloc_xml,
                         counted(machine.gpus.size(), "GPU"),
                         counted(machine.numa.size(), "NUMA node"), cross_gb_per_s));
-  if (!list.empty()) log::info(table(rows));
+  if (!list.empty()) log::text(table(rows));
   return list;
 }
 

@@ -127,6 +127,8 @@ void RunOptions::apply(config::Config& config) const {
   std::set<std::string> given;
   if (app_->given("--config")) {
     require(!file_.empty(), "--config names no file");
+    require(!std::filesystem::is_directory(file_),
+            fmt::format("--config {0}: is a folder; a run's keys are in {0}/config.toml", file_));
     given = config::apply_toml(config, read_text(file_), file_);
   }
   for (const auto& [name, value] : given_) {

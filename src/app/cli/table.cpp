@@ -4,9 +4,14 @@
 
 #include <algorithm>
 
+#include "lockstep/base/text/printable.hpp"
+
 namespace lockstep::app {
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string table(const std::vector<std::vector<std::string>>& given) {
+  std::vector<std::vector<std::string>> rows = given;
+  for (auto& row : rows)
+    for (std::string& cell : row) cell = one_line(cell);
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows)
     for (std::size_t column = 0; column < row.size(); ++column)

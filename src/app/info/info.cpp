@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include <fmt/core.h>
@@ -173,6 +174,16 @@ Json as_list(const Records& records) {
   return list;
 }
 
+/// What is damaged is said; the other files still tell their part.
+void or_warn(const std::filesystem::path& file, const std::function<void()>& read) {
+  if (!std::filesystem::exists(file)) return;
+  try {
+    read();
+  } catch (const InputError& error) {
+    log::warn(error.what());
+  }
+}
+
 Json run_as_json(const train::RunDirectory& run) {
   const observe::Course course = observe::read_course(run.metrics());
   if (course.strange.count > 0) log::warn(describe(course.strange, run.metrics()));
@@ -182,18 +193,29 @@ Json run_as_json(const train::RunDirectory& run) {
   const auto best = model::CheckpointDirectory(run.checkpoints(), 1).best();
   if (std::filesystem::exists(best)) checkpoints.push_back(best.filename().string());
   std::optional<observe::Summary> summary;
-  if (std::filesystem::exists(run.summary())) summary = observe::read_summary(run.summary());
+  or_warn(run.summary(), [&] {
+    const observe::Summary read = observe::read_summary(run.summary());
+    require(course.starts.empty() || read.start.time_ms == 0 ||
+                read.start.time_ms == course.starts.back().time_ms,
+            run.summary().string() +
+                " is of another start than the newest in metrics.jsonl: it is left out");
+    summary = read;
+  });
+  Json config = nullptr;
+  or_warn(run.config(), [&] { config = read_text(run.config()); });
+  if (!std::filesystem::exists(run.config()))
+    log::warn(fmt::format("{} is missing", run.config().string()));
   return {{"kind", "run"},
           {"path", run.root().string()},
           {"finished", summary && summary->finished()},
-          {"steps", course.steps},
+          {"steps", course.starts.empty() && summary ? summary->steps : course.steps},
           {"starts", as_list(course.starts)},
           {"epochs", as_list(course.epochs)},
           {"resumes", as_list(course.resumes)},
           {"end", course.end ? Json::parse(observe::to_json(*course.end)) : Json(nullptr)},
           {"checkpoints", std::move(checkpoints)},
           {"summary", summary ? Json::parse(observe::to_json(*summary)) : Json(nullptr)},
-          {"config", read_text(run.config())}};
+          {"config", std::move(config)}};
 }
 
 /// The two sets that pack wrote into one folder.
@@ -210,7 +232,9 @@ Json describe(const std::filesystem::path& path, const data::ExternalSpec& exter
   require(pattern || std::filesystem::exists(path),
           fmt::format("{}: no such file or folder", path.string()));
   const train::RunDirectory run(path);
-  if (std::filesystem::is_directory(path) && std::filesystem::exists(run.config()))
+  if (std::filesystem::is_directory(path) &&
+      (std::filesystem::exists(run.config()) || std::filesystem::exists(run.metrics()) ||
+       std::filesystem::is_directory(run.checkpoints())))
     return run_as_json(run);
   if (std::filesystem::is_regular_file(path) && model::looks_like_checkpoint(path))
     return checkpoint_as_json(path);
@@ -243,7 +267,7 @@ Command add_info(Arguments root) {
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : info_as_text(found);
             while (text.ends_with('\n')) text.pop_back();
-            log::info(text);
+            log::text(text);
             return 0;
           }};
 }

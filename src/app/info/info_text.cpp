@@ -8,6 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/printable.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/report.hpp"
@@ -51,13 +52,6 @@ std::string form_as_text(const Json& set) {
                      jpegs["smallest_height"].dump(), jpegs["largest_height"].dump(),
                      jpegs["smallest_width"].dump(), jpegs["largest_width"].dump(),
                      human_bytes(set["bytes"].get<double>() / set["rows"].get<double>()));
-}
-
-/// On one line, whatever is in it.
-std::string one_line(std::string name) {
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) < ' ') c = '?';
-  return name;
 }
 
 std::string shards_as_text(const Json& set) {
@@ -145,6 +139,8 @@ std::string run_as_text(const Json& run) {
                     end["steps"].dump(), end["reason"].get<std::string>());
   text += "checkpoints:";
   for (const Json& name : run["checkpoints"]) text += ' ' + name.get<std::string>();
+  if (run["checkpoints"].empty()) text += " none";
+  if (run["config"].is_null()) return text;
   return text + "\n\n" + given_keys(run["config"].get<std::string>());
 }
 

@@ -12,6 +12,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/study/runs/run_report.hpp"
+#include "lockstep/study/why/why.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -34,19 +35,37 @@ void require_page_fits(const fs::path& out) {
                       out.string()));
 }
 
+/// Of several runs, those that are runs; the others are told, and make the status that of bad
+/// input. Throws InputError where none is.
+std::vector<fs::path> those_that_are(const std::vector<std::string>& names) {
+  std::vector<fs::path> runs;
+  for (const std::string& name : names) {
+    try {
+      study::require_run(name);
+      runs.emplace_back(name);
+    } catch (const InputError& error) {
+      if (names.size() == 1) throw;
+      log::error(error.what());
+    }
+  }
+  require(!runs.empty(), "none of these is the folder of a run");
+  return runs;
+}
+
 int make_page(Launch& launch, const ReportOptions& options) {
   if (leave_to_rank_0(launch)) return status_done;
   require(options.text || !options.out.empty(), "name the page that is to be made: -o FILE.html");
   if (!options.out.empty()) require_page_fits(options.out);
-  const study::RunReport report =
-      study::report_runs(std::vector<fs::path>(options.runs.begin(), options.runs.end()));
+  const std::vector<fs::path> runs = those_that_are(options.runs);
+  const study::RunReport report = study::report_runs(runs);
   for (const std::string& note : report.notes) log::warn(note);
-  if (options.text) log::info(report.text);
-  if (options.out.empty()) return status_done;
-  write_report(options.out, report.html);
-  log::info(
-      fmt::format("{}: {}", options.out, human_bytes(static_cast<double>(report.html.size()))));
-  return status_done;
+  if (options.text) log::text(report.text);
+  if (!options.out.empty()) {
+    write_report(options.out, report.html);
+    log::info(
+        fmt::format("{}: {}", options.out, human_bytes(static_cast<double>(report.html.size()))));
+  }
+  return runs.size() == options.runs.size() ? status_done : status_bad_input;
 }
 
 }  // namespace

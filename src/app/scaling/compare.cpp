@@ -17,6 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr double most_efficient = 1.05;  // above it, it is not noise
+
 /// Compares each run with the one with the fewest ranks.
 Json compare(std::vector<study::Sample> runs) {
   std::ranges::stable_sort(runs, {}, &study::Sample::ranks);
@@ -37,6 +39,17 @@ Json compare(std::vector<study::Sample> runs) {
                     {"exposed_comm_ms", run.mean_exposed_ms}});
   }
   return list;
+}
+
+/// What other work two runs did, so that their speeds compare more than their ranks.
+std::string difference(const study::Sample& one, const study::Sample& other) {
+  if (one.network != other.network) return "networks";
+  if (one.precision != other.precision) return "precisions";
+  if (one.image != other.image) return "sizes of images";
+  if (one.gradient_numbers != other.gradient_numbers)
+    return "numbers of learned weights (--freeze)";
+  if (one.machine != other.machine) return "machines";
+  return one.micro_batches != other.micro_batches ? "numbers of micro-batches" : "";
 }
 
 std::string points_as_text(const Json& points) {
@@ -64,8 +77,20 @@ int compare_runs(const std::vector<std::string>& runs, bool json) {
         return backend::is_rehearsal(sample.machine);
       }))
     log::warn("a rehearsal (--backend clock) is among these runs: its steps computed nothing");
+  for (const study::Sample& one : samples)
+    if (const std::string what = difference(samples.front(), one); !what.empty())
+      log::warn(
+          fmt::format("{} and {} have other {}: their speed-up and efficiency compare more "
+                      "than ranks",
+                      samples.front().name, one.name, what));
   const Json compared = compare(std::move(samples));
-  log::info(json ? json_text(compared, 2) : points_as_text(compared));
+  for (const Json& point : compared)
+    if (point["efficiency"] > most_efficient)
+      log::warn(
+          fmt::format("{}: an efficiency of {:.0f} %: it has another batch a rank than the "
+                      "run with the fewest ranks, or one of the two was disturbed",
+                      point["run"].get<std::string>(), 100 * point["efficiency"].get<double>()));
+  log::text(json ? json_text(compared, 2) : points_as_text(compared));
   return status_done;
 }
 

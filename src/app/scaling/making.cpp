@@ -34,8 +34,9 @@ std::string say_duration(const config::Config& training, const study::PlanSpec& 
     step_ms += clock.step_ms +
                clock.row_ms * static_cast<double>(step.batch) / static_cast<double>(step.ranks);
   const auto each = static_cast<double>(plan.steps + plan.warm_up);
-  return fmt::format("its steps will wait for {} together; starting ranks comes on top",
-                     human_seconds(each * step_ms / 1e3));
+  return fmt::format(
+      "its steps will wait for {} together; {} of ranks come on top, often for longer",
+      human_seconds(each * step_ms / 1e3), counted(steps.size(), "start"));
 }
 
 int write(PlanOptions& options) {
@@ -49,10 +50,10 @@ int write(PlanOptions& options) {
   study::write_plan(training.out, plan, training);
   const std::vector<study::Measurement> steps = study::measurements_of(plan);
   const std::size_t sizes = study::configurations(steps);
-  log::info(
-      fmt::format("{}: {} runs of {} steps, {} configurations of ranks and batch\n"
-                  "sbatch {}/study.sbatch, or without Slurm: lockstep scaling run {}",
-                  training.out, steps.size(), plan.steps, sizes, training.out, training.out));
+  log::info(fmt::format("{}: {} runs of {} steps, {} configurations of ranks and batch",
+                        training.out, steps.size(), plan.steps, sizes));
+  log::info(fmt::format("sbatch {}/study.sbatch, or without Slurm: lockstep scaling run {}",
+                        training.out, training.out));
   log::info(say_duration(training, plan, steps));
   if (sizes < study::fewest_points)
     log::warn(

@@ -131,7 +131,7 @@ int status_of(const study::Analysis& analysis) {
 }
 
 int say(const study::Analysis& analysis, bool json, const std::string& text) {
-  log::info(json ? study::analysis_json(analysis) : text);
+  log::text(json ? study::analysis_json(analysis) : text);
   return status_of(analysis);
 }
 
@@ -199,7 +199,7 @@ int report_study(const std::string& folder) {
   take_sums(comm_files({folder}), spec);
   const study::Analysis analysis = study::analyse(study::read_samples({folder}, {}), spec);
   write_report_files(folder, study::make_report(analysis, spec));
-  log::info(study::fit_text(analysis));
+  log::text(study::fit_text(analysis));
   log::info(fmt::format("{}: report.html report.md report.tex", folder));
   return status_of(analysis);
 }

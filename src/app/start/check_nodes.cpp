@@ -107,7 +107,7 @@ std::string table_of(const std::vector<cluster::NodeFigures>& nodes,
 void say(const std::vector<cluster::NodeFigures>& nodes,
          const std::vector<cluster::LinkFigures>& links, const cluster::NodeFindings& findings,
          double seconds) {
-  log::info(table_of(nodes, links, findings));
+  log::text(table_of(nodes, links, findings));
   if (const std::size_t all = nodes.size() * (nodes.size() - 1) / 2; links.size() < all)
     log::info(fmt::format("of the network's {} links {} were measured in the time available", all,
                           links.size()));

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -35,6 +36,17 @@ void require_one_input(const MemberModel& a, const MemberModel& b, const data::D
           fmt::format("{} {} and {} {}: they prepare images in different ways, so they do not "
                       "belong together",
                       a.file, preparation_text(one), b.file, preparation_text(other)));
+}
+
+/// Of each file: 0 for those of the gate, or of a model without arms; else the arm's number,
+/// from 1.
+std::vector<std::size_t> parts_of(const ModelWords& words) {
+  std::vector<std::size_t> parts(words.files.size(), 0);
+  std::size_t of_arms = 0;
+  for (const ModelWords::Arm& arm : words.arms) of_arms += arm.members;
+  for (std::size_t arm = 0, at = parts.size() - of_arms; arm < words.arms.size(); ++arm)
+    for (std::size_t m = 0; m < words.arms[arm].members; ++m) parts[at++] = arm + 1;
+  return parts;
 }
 
 bool is_chain(const std::vector<MemberModel>& members) { return members.back().part > 0; }
@@ -141,9 +153,11 @@ std::unique_ptr<backend::Classifier> make_member(const MemberModel& member, bool
 
 std::vector<std::string> member_files(const ModelWords& words) {
   std::vector<std::string> files;
+  const std::vector<std::size_t> parts = parts_of(words);
   for (const std::string& name : words.files) {
     files.push_back(train::choose_checkpoint(name));
     for (std::size_t other = 0; other + 1 < files.size(); ++other) {
+      if (parts[other] != parts[files.size() - 1]) continue;  // a gate may answer, too
       std::error_code none;
       require(
           !std::filesystem::equivalent(files[other], files.back(), none),
@@ -155,11 +169,7 @@ std::vector<std::string> member_files(const ModelWords& words) {
 
 MemberModels read_members(const ModelWords& words, const std::vector<std::string>& files,
                           const MemberReading& reading) {
-  std::vector<std::size_t> parts(files.size(), 0);
-  std::size_t of_arms = 0;
-  for (const ModelWords::Arm& arm : words.arms) of_arms += arm.members;
-  for (std::size_t arm = 0, at = files.size() - of_arms; arm < words.arms.size(); ++arm)
-    for (std::size_t m = 0; m < words.arms[arm].members; ++m) parts[at++] = arm + 1;
+  const std::vector<std::size_t> parts = parts_of(words);
   MemberModels read;
   std::vector<MemberModel>& members = read.all;
   for (std::size_t m = 0; m < files.size(); ++m) {
@@ -242,7 +252,7 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
 std::string figures_text(const backend::MemberFigures& figures) {
   const auto rows = static_cast<double>(figures.rows);
   return fmt::format(
-      "{}: {} rows in {:.2f} s{}", figures.name, figures.rows, figures.seconds,
+      "{}: {} in {:.2f} s{}", figures.name, counted(figures.rows, "row"), figures.seconds,
       figures.rows > 0 ? fmt::format(", {:.0f} images/s", rows / figures.seconds) : "");
 }
 

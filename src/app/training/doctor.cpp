@@ -30,13 +30,13 @@ struct DoctorOptions {
 
 void tell(const study::Diagnosis& diagnosis) {
   log::info(study::heading_of(diagnosis));
-  log::info(table(study::table_of(diagnosis)) + study::conclusion_of(diagnosis));
+  log::text(table(study::table_of(diagnosis)) + study::conclusion_of(diagnosis));
 }
 
 void tell(const study::WhatIf& what_if) {
   log::info(study::heading_of(what_if));
   if (const auto rows = study::table_of(what_if); !rows.empty())
-    log::info(table(rows) + study::limits_of(what_if));
+    log::text(table(rows) + study::limits_of(what_if));
 }
 
 /// What asks for files, commands or states of a run, which a doctor has not.

@@ -13,6 +13,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/phase_ranges.hpp"
@@ -25,12 +26,13 @@ namespace {
 train::Allocation look_at_allocation() {
   const cluster::EnvLookup env = cluster::process_environment();
   const cluster::RankInfo self = cluster::identify(env, std::nullopt);
-  train::Allocation allocation{.host = self.host,
-                               .job = env("SLURM_JOB_ID").value_or(""),
-                               .restarts = 0,
-                               .end_s = std::nullopt};
+  train::Allocation allocation{
+      .host = self.host, .job = cluster::slurm_job(env), .restarts = 0, .end_s = std::nullopt};
   if (self.rank != 0) return allocation;
   allocation.restarts = whole_number<int>(env("SLURM_RESTART_COUNT").value_or("0")).value_or(0);
+  if (allocation.restarts >= 2)  // a start that Slurm preempted is no failure
+    for (const auto& start : cluster::ask_sacct(allocation.job, {"State"}))
+      if (start[0].starts_with("PREEMPTED")) --allocation.restarts;
   if (const auto left_s = cluster::allocation_left_s(env)) allocation.end_s = now_s() + *left_s;
   allocation.patience_s = cluster::mpirun_patience_s(env);
   return allocation;

@@ -1,20 +1,105 @@
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/core.h>
 
-namespace lockstep::cluster {
+#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
-std::string ask_slurm(const std::string& command) {
-  const std::string bounded = fmt::format("timeout 10 {} 2>/dev/null", command);
+namespace lockstep::cluster {
+namespace {
+
+using Columns = std::vector<std::string>;
+
+constexpr std::size_t column_width = 40;  // of squeue's columns, which have no mark between them
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \n");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \n") + 1 - first);
+}
+
+/// The lines that a command answers within 10 s.
+std::vector<std::string> answer_of(const std::string& command) {
+  const std::string bounded =
+      fmt::format("SLURM_TIME_FORMAT=%s timeout 10 {} 2>/dev/null", command);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(popen(bounded.c_str(), "r"), pclose);
-  std::array<char, 128> line{};
-  if (!answer || !std::fgets(line.data(), line.size(), answer.get())) return "";
-  const std::string text = line.data();
-  return text.substr(0, text.find_last_not_of(" \n") + 1);
+  std::vector<std::string> lines;
+  std::array<char, 1024> line{};
+  while (answer && std::fgets(line.data(), line.size(), answer.get()))
+    lines.emplace_back(line.data());
+  return lines;
+}
+
+Columns of_fixed_width(const std::string& line) {
+  Columns columns;
+  for (std::size_t at = 0; at < line.size(); at += column_width)
+    columns.push_back(trimmed(line.substr(at, column_width)));
+  return columns;
+}
+
+Columns between_bars(const std::string& line) {
+  Columns columns;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find('|', at), line.size());
+    columns.push_back(trimmed(line.substr(at, end - at)));
+    at = end + 1;
+  }
+  return columns;
+}
+
+}  // namespace
+
+bool is_slurm_job(std::string_view job) {
+  const std::size_t bar = std::min(job.find('_'), job.size());
+  return whole_number<std::uint64_t>(job.substr(0, bar)) &&
+         (bar == job.size() || whole_number<std::uint64_t>(job.substr(bar + 1)));
+}
+
+std::string slurm_job(const EnvLookup& env) {
+  std::string job = env("SLURM_JOB_ID").value_or("");
+  const auto array = env("SLURM_ARRAY_JOB_ID"), task = env("SLURM_ARRAY_TASK_ID");
+  if (!job.empty() && array && task) job = *array + "_" + *task;
+  return is_slurm_job(job) ? job : "";
+}
+
+std::vector<Columns> lines_of_job(const std::vector<Columns>& lines, const std::string& job) {
+  std::vector<Columns> found;
+  for (const Columns& line : lines)
+    if (line.size() > 1 && (line[0] == job || line[1] == job))
+      found.emplace_back(line.begin() + 2, line.end());
+  return found;
+}
+
+Columns ask_squeue(const std::string& job, const Columns& columns) {
+  std::vector<Columns> lines;
+  std::string wanted;
+  for (const std::string& column : columns) wanted += fmt::format(",{}:{}", column, column_width);
+  if (is_slurm_job(job))
+    for (const std::string& line :
+         answer_of(fmt::format("squeue -h -t all -j {} -O JobID:{},JobArrayID:{}{}", job,
+                               column_width, column_width, wanted)))
+      lines.push_back(of_fixed_width(line));
+  lines = lines_of_job(lines, job);
+  Columns found = lines.empty() ? Columns() : lines.back();
+  found.resize(columns.size());
+  return found;
+}
+
+std::vector<Columns> ask_sacct(const std::string& job, const Columns& columns) {
+  std::vector<Columns> lines;
+  if (is_slurm_job(job))
+    for (const std::string& line : answer_of(
+             fmt::format("sacct -n -P -X -D -j {} -o JobIDRaw,JobID,{}", job, join(columns, ","))))
+      lines.push_back(between_bars(line));
+  lines = lines_of_job(lines, job);
+  for (Columns& line : lines) line.resize(columns.size());
+  return lines;
 }
 
 }  // namespace lockstep::cluster

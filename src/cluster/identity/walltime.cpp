@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 #include <ctime>
+#include <string>
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -83,15 +83,11 @@ std::optional<double> within_length(const LeftByClock& by_clock) {
 }  // namespace
 
 std::optional<double> allocation_left_s(const EnvLookup& env) {
-  const auto job = env("SLURM_JOB_ID");
-  const bool number = job && !job->empty() && std::all_of(job->begin(), job->end(), [](char c) {
-                        return std::isdigit(static_cast<unsigned char>(c)) != 0;
-                      });
-  if (!number) return std::nullopt;
+  const std::string job = slurm_job(env);
+  if (job.empty()) return std::nullopt;
   const auto by_clock = left_by_clock(env);
   if (by_clock && !by_clock->is_wrong()) return by_clock->left_s;
-  if (const auto left_s = read_time_left(ask_slurm(fmt::format("squeue -h -j {} -o %L", *job))))
-    return left_s;
+  if (const auto left_s = read_time_left(ask_squeue(job, {"TimeLeft"}).front())) return left_s;
   return by_clock ? within_length(*by_clock) : std::nullopt;
 }
 

@@ -77,6 +77,27 @@ void lint_endless(const BatchScript& script, const std::vector<Reach>& reach, Fi
   }
 }
 
+/// The number of a task of an array, given to a command that changes jobs: the last task's is that
+/// of the array, and means all tasks.
+void lint_array_number(const BatchScript& script, Findings& findings) {
+  const bool array = script.directive("array") ||
+                     std::ranges::any_of(script.commands, [](const ShellCommand& command) {
+                       return std::ranges::any_of(command.words, [](const std::string& word) {
+                         return word.find("SLURM_ARRAY_TASK_ID") != word.npos;
+                       });
+                     });
+  if (!array) return;
+  const auto has = [](const ShellCommand& command, std::string_view word) {
+    return std::ranges::find(command.words, word) != command.words.end();
+  };
+  for (const ShellCommand& command : script.commands)
+    if ((is_call(command, "scancel") || (is_call(command, "scontrol") && !has(command, "show"))) &&
+        (has(command, "$SLURM_JOB_ID") || has(command, "${SLURM_JOB_ID}")))
+      findings.error(command.line, "array",
+                     "in the last task of an array $SLURM_JOB_ID is the number of the array, so "
+                     "this is done to all tasks: write ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID");
+}
+
 bool is_program(const ShellCommand& command) {
   const std::size_t at = program_in(command.words);
   if (at == command.words.size()) return false;
@@ -91,6 +112,7 @@ void lint_flow(const BatchScript& script, Findings& findings) {
   for (const RankStart& start : script.starts)
     if (start.trains()) lint_loop(script, start, reach[start.command], findings);
   lint_endless(script, reach, findings);
+  lint_array_number(script, findings);
   const bool starts = std::ranges::any_of(script.starts, &RankStart::starts_lockstep) ||
                       std::ranges::any_of(script.commands, is_program);
   if (!starts)

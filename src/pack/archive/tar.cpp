@@ -12,7 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/printable.hpp"
 
 namespace lockstep::pack {
 namespace {

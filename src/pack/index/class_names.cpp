@@ -9,7 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/edit_distance.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/printable.hpp"
 
 namespace lockstep::pack {
 namespace {

@@ -11,7 +11,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/edit_distance.hpp"
 #include "lockstep/base/text/join.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/printable.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {

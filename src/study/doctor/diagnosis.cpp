@@ -12,8 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What an epoch spends on it, in hours of all cores or GPUs.
-double device_hours(const Diagnosis& diagnosis, double ms) {
+/// What an epoch spends on it, in hours of all cores or GPUs; empty where they are not known.
+std::optional<double> device_hours(const Diagnosis& diagnosis, double ms) {
+  if (diagnosis.devices == 0) return std::nullopt;
   return ms / 3.6e6 * static_cast<double>(diagnosis.steps_per_epoch) * diagnosis.devices;
 }
 
@@ -34,6 +35,9 @@ int place_of(const SlowCause& finding, double step_ms) {
   if (finding.choice) return 2;
   return worth_changing(finding, step_ms) ? 0 : 1;
 }
+
+/// Within the noise: then there is nothing to change.
+bool costs_nothing(const SlowCause& finding) { return finding.cost && finding.cost->low <= 0; }
 
 double images_per_s(const Diagnosis& diagnosis, double step_ms) {
   return static_cast<double>(diagnosis.batch) / step_ms * 1e3;
@@ -63,14 +67,18 @@ std::vector<std::vector<std::string>> table_of(const Diagnosis& diagnosis) {
                                                  "measured effect", "change", "what"}};
   for (const SlowCause& finding : diagnosis.findings) {
     std::vector<std::string> row = {choice_name(finding.reason)};
-    if (finding.cost)
+    if (finding.cost) {
+      const auto hours = device_hours(diagnosis, finding.cost->ms);
       row.insert(row.end(), {say(*finding.cost),
                              fmt::format("{:.1f} %", 100 * finding.cost->ms / diagnosis.step_ms),
-                             fmt::format("{:.3f}", device_hours(diagnosis, finding.cost->ms))});
-    else
+                             hours ? fmt::format("{:.3g}", *hours) : "unknown"});
+    } else {
       row.insert(row.end(), {"not measured", "-", "-"});
-    row.push_back(finding.effect ? fmt::format("{:.2f} ms less", finding.effect->ms) : "not tried");
-    row.push_back(finding.change.empty() ? "-" : finding.change);
+    }
+    row.push_back(!finding.effect          ? "not tried"
+                  : finding.effect->ms < 0 ? fmt::format("{:.2f} ms more", -finding.effect->ms)
+                                           : fmt::format("{:.2f} ms less", finding.effect->ms));
+    row.push_back(finding.change.empty() || costs_nothing(finding) ? "-" : finding.change);
     row.push_back(finding.cost ? finding.what
                                : fmt::format("{}: {}", finding.what, finding.not_measured));
     rows.push_back(std::move(row));
@@ -99,6 +107,11 @@ std::string conclusion_of(const Diagnosis& diagnosis) {
                           images_per_s(diagnosis, diagnosis.step_ms));
     text += "\n";
   }
+  for (const SlowCause& one : diagnosis.findings)
+    if (one.choice && one.effect && one.effect->low > 0)
+      text += fmt::format(
+          "or a choice, which also changes what is learned: {}: {:.2f} ms a step less\n",
+          one.change, one.effect->ms);
   text += diagnosis.floor
               ? fmt::format(
                     "floor: with resident rows and no reduction a step takes {} ms; single "
@@ -116,7 +129,8 @@ Json json_of(const Diagnosis& diagnosis) {
     if (finding.cost) {
       one["cost"] = json_of(*finding.cost);
       one["share"] = finding.cost->ms / diagnosis.step_ms;
-      one["device_hours_per_epoch"] = device_hours(diagnosis, finding.cost->ms);
+      if (const auto hours = device_hours(diagnosis, finding.cost->ms))
+        one["device_hours_per_epoch"] = *hours;
     } else {
       one["not_measured"] = finding.not_measured;
     }

@@ -17,7 +17,8 @@ namespace lockstep::study {
 struct RankPost {
   std::string host;
   int process = 0;
-  cluster::CpuSet cpus;
+  cluster::CpuSet cpus, cores;  ///< cores: each by one of its processors; empty: unknown
+  std::string gpu;              ///< empty without one
 };
 
 /// One examination: the arms that all interventions share, and the findings so far. Each method
@@ -29,6 +30,7 @@ class Examination {
 
  private:
   void warm_up();
+  void count_devices();
   void look_at_ranks();
   void examine_floor();
   void examine_input();

@@ -21,14 +21,18 @@ namespace lockstep::study {
 namespace {
 
 std::string post_text(const RankPost& post) {
-  return json_text(nlohmann::json{
-      {"host", post.host}, {"process", post.process}, {"cpus", cluster::to_string(post.cpus)}});
+  return json_text(nlohmann::json{{"host", post.host},
+                                  {"process", post.process},
+                                  {"cpus", cluster::to_string(post.cpus)},
+                                  {"cores", cluster::to_string(post.cores)},
+                                  {"gpu", post.gpu}});
 }
 
 RankPost read_post(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   return {json.at("host"), json.at("process"),
-          cluster::parse_cpus(json.at("cpus").get<std::string>())};
+          cluster::parse_cpus(json.at("cpus").get<std::string>()),
+          cluster::parse_cpus(json.at("cores").get<std::string>()), json.at("gpu")};
 }
 
 std::string trouble_text(const Disturbance& one) {
@@ -59,21 +63,30 @@ bool sums_alike(reduce::ExchangeKind kind) {
 
 }  // namespace
 
+/// What the ranks hold, each once, as a run's records count it.
+void Examination::count_devices() {
+  std::set<std::pair<std::string, std::string>> gpus;
+  std::set<std::pair<std::string, int>> cores;
+  for (const RankPost& post : posts_) {
+    if (!post.gpu.empty()) gpus.insert({post.host, post.gpu});
+    for (const int core : post.cores.empty() ? post.cpus : post.cores)
+      cores.insert({post.host, core});
+  }
+  diagnosis_.devices = static_cast<double>(diagnosis_.on_gpus ? gpus.size() : cores.size());
+}
+
 /// The training as it is, between two looks at what else used the ranks' cores.
 void Examination::look_at_ranks() {
   constexpr double share_of_all = 0.08;
-  const RankPost mine{run_.spec().allocation.host, ::getpid(), cluster::current_cpus()};
+  const train::RunSpec& spec = run_.spec();
+  const RankPost mine{spec.allocation.host, ::getpid(), cluster::current_cpus(), spec.cores,
+                      spec.gpu_pci_bus_id};
   for (const std::string& text : control_.gather(post_text(mine), "the ranks' posts"))
     posts_.push_back(read_post(text));
-  std::map<std::string, cluster::CpuSet> held;
+  count_devices();
   std::set<int> ours;
-  for (const RankPost& post : posts_) {
-    held[post.host] = cluster::joined(held[post.host], post.cpus);
+  for (const RankPost& post : posts_)
     if (post.host == mine.host) ours.insert(post.process);
-  }
-  diagnosis_.devices = 0;
-  for (const auto& [host, cpus] : held) diagnosis_.devices += static_cast<double>(cpus.size());
-  if (diagnosis_.on_gpus) diagnosis_.devices = control_.world();
 
   const double until_s = turns_.left_s() * (1 - share_of_all);
   const std::uint64_t first = turns_.steps_done();
@@ -278,17 +291,23 @@ void Examination::judge_machine() {
        .not_measured = {},
        .change = "another machine"});
   std::uint64_t pages = 0;
-  double held_back = 0;
+  double held_back = -1;
   for (const Disturbance& one : disturbed_) {
     pages += one.swapped_pages;
     held_back = std::max(held_back, one.held_back);
   }
+  if (pages == 0 && held_back <= 0)
+    return add({.reason = SlowReason::memory,
+                .what = held_back < 0 ? "nothing was swapped; whether the control group was held "
+                                        "back is not counted here"
+                                      : "nothing was swapped or held back meanwhile",
+                .cost = Estimate{},
+                .not_measured = {},
+                .change = {}});
   not_measured(SlowReason::memory, "a lack of memory",
-               pages == 0 && held_back == 0
-                   ? "nothing was swapped or held back meanwhile"
-                   : fmt::format("{} pages were swapped, the group was held back {:.0f} times; "
-                                 "their time is in the step's",
-                                 pages, held_back));
+               fmt::format("{} pages were swapped, the group was held back {:.0f} times; "
+                           "their time is in the step's",
+                           pages, std::max(0.0, held_back)));
 }
 
 /// A rank is slow because it lost that much: then this is the reason, not the rank.

@@ -129,7 +129,8 @@ Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
   diagnosis.step_ms = over_epochs(told, step_ms_of).ms;
   diagnosis.batch = told.start.batch;
   diagnosis.steps_per_epoch = told.start.steps_per_epoch;
-  diagnosis.devices = static_cast<double>(told.start.ranks);
+  diagnosis.on_gpus = told.start.gpus > 0;
+  diagnosis.devices = static_cast<double>(diagnosis.on_gpus ? told.start.gpus : told.start.cores);
   const auto add = [&](SlowCause finding) { diagnosis.findings.push_back(std::move(finding)); };
   add({.reason = SlowReason::input,
        .what = "the rank that waits longest for rows",

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <regex>
 #include <set>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/base/error.hpp"
@@ -72,6 +74,22 @@ void take_start(const observe::StartRecord& start, Sample& sample) {
   if (start.batch > 0) sample.batch = start.batch;
 }
 
+/// The steps of two starts are one measurement where as many ranks on as many nodes did the same.
+void require_one_work(const observe::StartRecord& first, const observe::StartRecord& later,
+                      const std::string& file) {
+  const auto same = [&](auto one, auto other, const std::string& what) {
+    require(one == other, fmt::format("{}: began with {} {} and was resumed with {}: not one "
+                                      "measurement",
+                                      file, what, one, other));
+  };
+  same(first.ranks, later.ranks, "ranks =");
+  same(first.hosts.size(), later.hosts.size(), "nodes =");
+  same(first.batch, later.batch, "batch =");
+  same(first.precision, later.precision, "precision =");
+  same(first.cores, later.cores, "cores =");
+  same(first.gpus, later.gpus, "GPUs =");
+}
+
 void count_ranks(const train::RunDirectory& run, std::uint64_t started, Sample& sample) {
   std::set<std::string> hosts;
   const std::vector<observe::RankBinding> ranks = observe::read_bindings(run.binding());
@@ -131,21 +149,27 @@ Sample read_run(const fs::path& folder) {
   sample.batch = config.batch;
   sample.micro_batches = config.accumulate;
   std::vector<StepTimes> steps;
-  std::uint64_t started = 0;
+  std::optional<observe::StartRecord> first;
+  bool warm = true;  // the first start's steps become warm in measure()
   const auto take = [&](const observe::Record& record) {
-    if (const auto* step = std::get_if<observe::StepRecord>(&record)) steps.push_back(step->times);
+    if (const auto* step = std::get_if<observe::StepRecord>(&record))
+      if (std::exchange(warm, true)) steps.push_back(step->times);
+    if (const auto* resume = std::get_if<observe::ResumeRecord>(&record))
+      log::warn(
+          fmt::format("{}: was resumed with other keys or conditions ({}): is it still one "
+                      "measurement?",
+                      run.metrics().string(), join(resume->changes, ", ")));
     if (const auto* start = std::get_if<observe::StartRecord>(&record)) {
-      require(started == 0 || started == start->ranks,
-              fmt::format("{}: began with {} and was resumed with {}: not one measurement",
-                          run.metrics().string(), counted(started, "rank"), start->ranks));
-      started = start->ranks;
+      if (first) require_one_work(*first, *start, run.metrics().string());
+      warm = !first;
+      if (!first) first = *start;
       take_start(*start, sample);
     }
     return true;
   };
   const observe::StrangeLines strange = observe::read_records(run.metrics(), take);
   if (strange.count > 0) log::warn(describe(strange, run.metrics()));
-  count_ranks(run, started, sample);
+  count_ranks(run, first ? first->ranks : 0, sample);
   measure(std::move(steps), run.metrics().string(), sample);
   require(sample.batch > 0 && sample.step_ms > 0,
           fmt::format("{}: has no measurements", folder.string()));

@@ -44,7 +44,8 @@ th, td { padding: .3rem .45rem; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
-th.words, td.words { text-align: left; white-space: normal; min-width: 9rem; }
+th.words, td.words { text-align: left; white-space: normal; min-width: 9rem;
+  overflow-wrap: anywhere; }
 )";
 
 /// Whether a column has sentences, which begin on the left.

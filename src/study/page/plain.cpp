@@ -1,7 +1,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <variant>
 
+#include "lockstep/base/text/printable.hpp"
 #include "study/page/document.hpp"
 
 namespace lockstep::study {
@@ -57,7 +59,10 @@ struct Text {
   void operator()(const Items& items) {
     for (const std::string& item : items.items) text += "- " + wrapped(item, "  ");
   }
-  void operator()(const TextTable& table) {
+  void operator()(const TextTable& given) {
+    TextTable table = given;
+    for (auto& row : table.rows)
+      for (std::string& cell : row) cell = one_line(cell);
     const std::vector<std::size_t> most = widths(table);
     for (const auto& row : table.rows) {
       std::string line = row_of(row, most, "  ");
@@ -120,8 +125,17 @@ struct Markdown {
 }  // namespace
 
 std::string as_text(const Document& document) {
-  Text text{document.title + "\n"};
-  for (const Block& block : document.blocks) std::visit(text, block);
+  Text text{one_line(document.title) + "\n"};
+  const Heading* heading = nullptr;  // of what follows: pictures alone need none here
+  for (const Block& block : document.blocks) {
+    if (std::holds_alternative<Figure>(block)) continue;
+    const auto* next = std::get_if<Heading>(&block);
+    if (next == nullptr) {
+      if (heading != nullptr) text(*heading);
+      std::visit(text, block);
+    }
+    heading = next;
+  }
   return text.text;
 }
 

@@ -89,14 +89,18 @@ std::string line_svg(const std::vector<Spot>& line, const Axes& axes, const std:
       path, style);
 }
 
+const char* dashes(const Curve& curve) {
+  return curve.dotted   ? " stroke-dasharray=\"2 5\""
+         : curve.dashed ? " stroke-dasharray=\"6 5\""
+                        : "";
+}
+
 std::string curve_lines(const Curve& curve, const Axes& axes, bool one_line) {
   const std::string stroke = fmt::format("stroke=\"{}\"", colour_of(curve.colour));
   std::string svg =
       line_svg(curve.around, axes,
                stroke + (one_line ? " stroke-opacity=\"0.4\"" : " stroke-opacity=\"0.25\""));
-  svg +=
-      line_svg(curve.line, axes,
-               stroke + " stroke-width=\"2\"" + (curve.dashed ? " stroke-dasharray=\"6 5\"" : ""));
+  svg += line_svg(curve.line, axes, stroke + " stroke-width=\"2\"" + dashes(curve));
   for (const Spot& spot : curve.spots) {
     if (!std::isfinite(spot.y)) continue;
     const Spot at = place(axes, spot);
@@ -133,8 +137,7 @@ std::string legend_svg(const std::vector<Curve>& curves, double y) {
   std::string svg;
   for (const Curve& curve : curves) {
     svg += fmt::format("<path d=\"M{:.0f} {:.0f}h24\" stroke=\"{}\" stroke-width=\"3\"{}/>\n", 16.0,
-                       y - 6, colour_of(curve.colour),
-                       curve.dashed ? " stroke-dasharray=\"6 5\"" : "");
+                       y - 6, colour_of(curve.colour), dashes(curve));
     svg += text_at(48, y, shortened(curve.name), "start", ink);
     y += legend_line;
   }

@@ -15,7 +15,7 @@ struct Curve {
   std::vector<Spot> around;      ///< faint, below the line: the extremes that the line smooths
   std::vector<Spot> line;        ///< values that are not finite are left out
   std::vector<Spot> spots = {};  ///< single values, with a dot each
-  bool dashed = false;
+  bool dashed = false, dotted = false;
 };
 /// A vertical line at x, with what it means.
 struct PlotMark {

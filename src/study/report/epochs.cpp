@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <variant>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -22,7 +23,16 @@ namespace {
 std::uint64_t first_epoch(const train::RunDirectory& run, double top1) {
   std::uint64_t first = 0;
   double best = -1;
+  std::uint64_t batch = 0;
+  const auto one_batch = [&](const observe::StartRecord& start) {
+    require(batch == 0 || batch == start.batch,
+            fmt::format("{}: began with batch = {} and was resumed with {}: its epochs are of no "
+                        "one batch",
+                        run.metrics().string(), batch, start.batch));
+    batch = start.batch;
+  };
   observe::read_records(run.metrics(), [&](const observe::Record& record) {
+    if (const auto* start = std::get_if<observe::StartRecord>(&record)) one_batch(*start);
     const auto* epoch = std::get_if<observe::EpochRecord>(&record);
     if (epoch == nullptr || !epoch->validation) return true;
     best = std::max(best, epoch->validation->top1);

@@ -138,6 +138,7 @@ Forecasts forecast(const Fit& fit, const ForecastSpec& spec) {
   Forecasts all;
   all.base = base_of(points);
   all.strong = spec.batch > 0 || spec.rows == 0;
+  all.asked = spec.batch > 0 || spec.rows > 0;
   all.rows = spec.batch > 0 ? spec.batch : spec.rows > 0 ? spec.rows : usual_batch(points);
   all.ranks_per_node = spec.ranks_per_node > 0 ? spec.ranks_per_node : usual_ranks_per_node(points);
   all.epoch_rows = spec.epoch_rows;

@@ -212,10 +212,16 @@ std::vector<Block> forecast_section(const Analysis& analysis) {
          share(size.split.exposed), share(size.split.jitter)});
     if (!size.caution.empty()) cautions.push_back("caution: " + size.caution);
   }
-  table.caption = fmt::format("{}; {} prediction intervals; efficiency relative to {}.",
+  table.caption = fmt::format("{}{}; {} prediction intervals; efficiency relative to {}.",
                               all.strong ? fmt::format("Strong scaling, batch {}", all.rows)
                                          : fmt::format("Weak scaling, {} rows a rank", all.rows),
+                              all.asked ? "" : " (as measured: --batch names another)",
                               percent(analysis.fit->confidence), all.base.text());
+  if (std::ranges::any_of(all.sizes,
+                          [](const Forecast& one) { return one.efficiency.middle > 1.02; }))
+    cautions.push_back(
+        "an efficiency above 100 %: with more rows a rank than the base has, fixed costs of a step "
+        "count less");
   std::vector<Block> blocks = {Heading{"What to expect"}, table};
   if (!cautions.empty()) blocks.push_back(Items{cautions});
   return blocks;

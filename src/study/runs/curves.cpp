@@ -95,11 +95,13 @@ constexpr Kind curve_kinds[] = {
 
 void add_run(const RunStory& run, const Kind& kind, const Unit& unit, std::size_t colour,
              bool alone, std::vector<Curve>& curves) {
-  const auto add = [&](Curve curve, const std::string& what, std::size_t of, bool dashed) {
+  const auto add = [&](Curve curve, const std::string& what, std::size_t of, bool dashed,
+                       bool dotted = false) {
     if (curve.line.empty()) return;
     curve.name = alone ? what : dashed ? run.name + ", " + what : run.name;
     curve.colour = of;
     curve.dashed = dashed;
+    curve.dotted = dotted;
     curves.push_back(std::move(curve));
   };
   const Bins<Extremes>& bins = run.*kind.bins;
@@ -119,7 +121,7 @@ void add_run(const RunStory& run, const Kind& kind, const Unit& unit, std::size_
                     return epoch.average ? std::optional((*epoch.average).*kind.validation)
                                          : std::nullopt;
                   }),
-      "the weights' average", alone ? 4 : colour, true);
+      "the weights' average", alone ? 4 : colour, true, !alone);
 }
 
 }  // namespace

@@ -88,9 +88,9 @@ std::vector<Block> ranks_section(const RunStory& run) {
   if (!run.ranks || run.ranks->forward.ranks.empty()) return {};
   const std::size_t world = run.ranks->forward.ranks.size();
   std::string caption = fmt::format(
-      "Milliseconds a step of each rank, means of {} steps. Red: more than the median rank, blue: "
+      "Milliseconds a step of each rank, means of {}. Red: more than the median rank, blue: "
       "less. fwd, bwd: forward, backward; comm: communication that backward did not hide.",
-      run.ranks->steps);
+      counted(run.ranks->steps, "step"));
   if (world > most_rows) caption += " A row has several ranks, and shows the slowest.";
   std::vector<Block> blocks = {Figure{"ranks", heat_map(*run.ranks), caption}};
   std::vector<std::string> late;

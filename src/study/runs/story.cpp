@@ -138,6 +138,16 @@ void read_or_note(const fs::path& path, RunStory& story, bool expected,
   }
 }
 
+/// One of an earlier start would mix its figures with those of the newest.
+void read_summary_of_newest(const fs::path& path, RunStory& story) {
+  observe::Summary summary = observe::read_summary(path);
+  const observe::StartRecord* newest = story.newest();
+  require(
+      newest == nullptr || summary.start.time_ms == 0 || summary.start.time_ms == newest->time_ms,
+      path.string() + " is of another start than the newest in metrics.jsonl: it is left out");
+  story.summary = std::move(summary);
+}
+
 /// What the end's evidence needs of it, without reading the file again.
 observe::Course course_of(const RunStory& story) {
   observe::Course course;
@@ -188,10 +198,12 @@ RunStory read_story(const fs::path& path) {
   while (story.name.size() > 1 && story.name.ends_with('/')) story.name.pop_back();
   require_run(path);
   read_metrics(run.metrics(), story);
-  story.why = why_it_ended(read_end_evidence(path, course_of(story)), "");
+  const EndEvidence evidence = read_end_evidence(path, course_of(story));
+  story.why = why_it_ended(evidence, ask_slurm_of_end(evidence));
+  story.notes.insert(story.notes.end(), evidence.notes.begin(), evidence.notes.end());
   const bool began = !story.starts.empty();
   read_or_note(run.summary(), story, story.why.ending == RunEnding::finished,
-               [&] { story.summary = observe::read_summary(run.summary()); });
+               [&] { read_summary_of_newest(run.summary(), story); });
   read_or_note(run.binding(), story, began,
                [&] { story.bindings = observe::read_bindings(run.binding()); });
   read_or_note(run.config(), story, true, [&] {

@@ -213,15 +213,16 @@ std::vector<Block> job_section(const RunStory& run) {
   if (run.starts.empty()) return {};
   const Beginning& one = run.starts.back();
   const std::size_t nodes = std::max<std::size_t>(1, one.start.hosts.size());
+  const char* newest = run.starts.size() > 1 ? ", newest start" : "";
   TextTable table;
   table.rows = {{"field", "value"},
                 {"Job Id", one.start.job.empty() ? "none" : one.start.job},
-                {"Start Time", utc_text(one.start.time_ms)},
-                {"End Time", utc_text(one.newest_ms)},
-                {"Elapsed Time", human_seconds(one.seconds())},
-                {"Number of Nodes", std::to_string(nodes)},
-                {"Number of GPUs", std::to_string(gpus_of(run))},
-                {"Hosts", join(one.start.hosts, ", ")}};
+                {fmt::format("Start Time{}", newest), utc_text(one.start.time_ms)},
+                {fmt::format("End Time{}", newest), utc_text(one.newest_ms)},
+                {fmt::format("Elapsed Time{}", newest), human_seconds(one.seconds())},
+                {fmt::format("Number of Nodes{}", newest), std::to_string(nodes)},
+                {fmt::format("Number of GPUs{}", newest), std::to_string(gpus_of(run))},
+                {fmt::format("Hosts{}", newest), join(one.start.hosts, ", ")}};
   for (std::vector<std::string>& row : used_rows(run)) table.rows.push_back(std::move(row));
   table.rows.insert(table.rows.end(), run.slurm_energy.begin(), run.slurm_energy.end());
   table.caption =
@@ -233,13 +234,19 @@ std::vector<Block> job_section(const RunStory& run) {
 
 std::vector<Block> reproduce_section(const RunStory& run) {
   std::vector<Block> blocks;
-  if (const observe::StartRecord* start = run.newest(); start && !start->command.empty()) {
+  const auto add_command = [&](const observe::StartRecord& start, const std::string& which) {
+    if (start.command.empty()) return;
     std::string text;
-    if (!start->directory.empty()) text = "cd " + start->directory + "\n";
-    text += fmt::format("# build {}, {}\n{}", start->build.empty() ? "?" : start->build,
-                        counted(start->ranks, "rank"), start->command);
-    blocks.push_back(Lines{"The newest start's command, of each rank", text, true});
-  }
+    if (!start.directory.empty()) text = "cd " + start.directory + "\n";
+    text += fmt::format("# build {}, {}\n{}", start.build.empty() ? "?" : start.build,
+                        counted(start.ranks, "rank"), start.command);
+    blocks.push_back(Lines{
+        fmt::format("The {} start's command, of each of {}", which, counted(start.ranks, "rank")),
+        text, true});
+  };
+  // A resume's command alone repeats nothing.
+  if (!run.starts.empty()) add_command(run.starts.front().start, "first");
+  if (run.starts.size() > 1) add_command(run.starts.back().start, "newest");
   if (!run.toml.empty()) blocks.push_back(Lines{"config.toml: all keys", run.toml});
   if (!run.decisions.empty())
     blocks.push_back(Lines{"decisions.toml: what the start chose", run.decisions});

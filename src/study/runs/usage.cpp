@@ -64,6 +64,16 @@ std::string energy_of(const LedgerSum& sum, const std::string& source) {
   return found->joules ? observe::joules_text(*found->joules) : "not measured";
 }
 
+/// The time that core-hours leave out.
+std::string without(const RunStory& run) {
+  double unknown_s = 0;
+  for (const observe::LedgerRecord& one : run.ledger)
+    if (one.cores == 0) unknown_s += one.seconds;
+  return unknown_s > 0
+             ? fmt::format(" (without {}, whose cores are unknown)", human_seconds(unknown_s))
+             : "";
+}
+
 /// One row of the table: the value of each sum.
 std::vector<std::string> row_of(const std::string& name, const std::vector<LedgerSum>& sums,
                                 auto&& value) {
@@ -96,7 +106,7 @@ std::vector<std::vector<std::string>> used_rows(const RunStory& run) {
   std::vector<std::string> energy;
   for (const observe::EnergyFigure& figure : sum.energy)
     energy.push_back(observe::energy_text(figure, sum.seconds, run.ledger.back().machines));
-  return {{"Core-hours, all starts", fmt::format("{:.4g}", sum.core_hours)},
+  return {{"Core-hours, all starts", fmt::format("{:.4g}", sum.core_hours) + without(run)},
           {"GPU-hours, all starts", fmt::format("{:.4g}", sum.gpu_hours)},
           {"Total Energy Consumed",
            energy.empty() ? "not measured: no start left a record of it" : join(energy, "; ")}};
@@ -112,8 +122,10 @@ std::vector<Block> ledger_section(const RunStory& run) {
   std::vector<LedgerSum> sums = {observe::sum_of(records)};
   if (!run.epochs.empty()) {
     const std::uint64_t done = run.epochs.back().epoch;
-    sums.push_back(divided(observe::sum_until(records, done), static_cast<double>(done)));
-    table.rows.front().push_back(fmt::format("a mean epoch of {}", done));
+    if (const LedgerSum all = observe::sum_until(records, done); all.records > 0) {
+      sums.push_back(divided(all, static_cast<double>(done)));
+      table.rows.front().push_back(fmt::format("a mean epoch of {}", done));
+    }
   }
   if (best) {
     sums.push_back(observe::sum_until(records, best->epoch));

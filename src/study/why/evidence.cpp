@@ -25,9 +25,11 @@ std::uint64_t utc_ms(const std::string& text) {
   return static_cast<std::uint64_t>(::timegm(&time)) * 1000;
 }
 
-/// A post-mortem that was written after `since_ms`. Empty for an older or a damaged one.
+/// A post-mortem that was written after `since_ms`. Empty for an older one, and with a note for one
+/// that cannot be read.
 std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
-                                                        std::uint64_t since_ms) {
+                                                        std::uint64_t since_ms,
+                                                        std::vector<std::string>& notes) {
   try {
     const auto json = nlohmann::json::parse(read_text(path));
     const std::uint64_t before_ms = utc_ms(json.at("time").get<std::string>()) + 1000;
@@ -43,24 +45,33 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
     for (const int rank : found.missing)
       if (host_of(rank) == host_of(found.told_by))
         found.memory_kills = json.value("memory_kills", std::uint64_t{0});
-    for (const auto& rank : json.at("ranks"))
+    const auto& ranks = json.at("ranks");
+    found.all_were_there =
+        ranks.size() > 1 && found.missing.empty() &&
+        std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) {
+          return rank.value("state", "") == "present" && !rank.contains("process");
+        });
+    for (const auto& rank : ranks)
       if (rank.contains("process"))
         found.troubles.push_back(fmt::format("rank {} on {}: {}", rank.at("rank").get<int>(),
                                              rank.at("host").get<std::string>(),
                                              rank.at("process").get<std::string>()));
     return found;
   } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
+    notes.push_back(path.string() + " is damaged");
+  } catch (const InputError& error) {
+    notes.push_back(error.what());
   }
+  return std::nullopt;
 }
 
-/// What the summary says of this start's end: where metrics.jsonl could not be written any more, it
-/// alone does. Empty for an older or a damaged one.
+/// What the summary says of the newest start's end: where metrics.jsonl is missing or could not be
+/// written any more, it alone does. Empty for an older or a damaged one.
 std::optional<observe::EndRecord> end_in_summary(const fs::path& path,
-                                                 const observe::StartRecord& start) {
+                                                 const std::optional<observe::StartRecord>& start) {
   try {
     const observe::Summary summary = observe::read_summary(path);
-    if (summary.start.time_ms != start.time_ms) return std::nullopt;
+    if (start && summary.start.time_ms != start->time_ms) return std::nullopt;
     return observe::EndRecord{.status = summary.status,
                               .reason = summary.reason,
                               .steps = summary.steps,
@@ -76,7 +87,12 @@ std::optional<observe::EndRecord> end_in_summary(const fs::path& path,
 
 EndEvidence read_end_evidence(const fs::path& path) {
   require_run(path);
-  return read_end_evidence(path, observe::read_course(train::RunDirectory(path).metrics()));
+  const fs::path metrics = train::RunDirectory(path).metrics();
+  const observe::Course course = observe::read_course(metrics);
+  EndEvidence evidence = read_end_evidence(path, course);
+  if (course.strange.count > 0)
+    evidence.notes.push_back(observe::describe(course.strange, metrics));
+  return evidence;
 }
 
 void require_run(const fs::path& path) {
@@ -97,8 +113,11 @@ EndEvidence read_end_evidence(const fs::path& path, const observe::Course& cours
     evidence.steps = std::max(evidence.steps, evidence.start->from_step);
   }
   evidence.last_ms = course.newest_ms;
-  if (!evidence.end && evidence.start)
-    evidence.end = end_in_summary(run.summary(), *evidence.start);
+  for (const observe::StartRecord& start : course.starts)
+    if (evidence.notes.empty() && start.run_id != course.starts.front().run_id)
+      evidence.notes.push_back(run.metrics().string() + " has the records of several runs");
+  if (!evidence.end) evidence.end = end_in_summary(run.summary(), evidence.start);
+  if (!evidence.start && evidence.end) evidence.steps = evidence.end->steps;
   const train::RunLock::State lock = train::RunLock::look(run);
   evidence.held_since_ms = lock.held_since_ms;
   evidence.lock_fault = lock.fault;
@@ -106,7 +125,7 @@ EndEvidence read_end_evidence(const fs::path& path, const observe::Course& cours
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("post-mortem") || !name.ends_with(".json")) continue;
-    if (auto one = read_post_mortem(entry.path(), since_ms))
+    if (auto one = read_post_mortem(entry.path(), since_ms, evidence.notes))
       evidence.post_mortems.push_back(std::move(*one));
   }
   const auto checkpoints = model::CheckpointDirectory(run.checkpoints(), 1).newest_first();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -38,14 +39,18 @@ constexpr std::array signs = {
     Sign{"Stale file handle", RunEnding::file_system},
     Sign{"Input/output error", RunEnding::file_system},
     Sign{"bad-rows-limit", RunEnding::bad_data},
-    Sign{"checksum", RunEnding::bad_data},
     Sign{"cannot be decoded", RunEnding::bad_data},
     Sign{": row ", RunEnding::bad_data},
+    Sign{"though all ranks answer", RunEnding::network},
     Sign{"ranks missing", RunEnding::lost_rank},
     Sign{"missing: rank", RunEnding::lost_rank},
     Sign{"its process has ended", RunEnding::lost_rank},
     Sign{"the others wait for", RunEnding::stuck},
     Sign{"made progress", RunEnding::stuck},
+    Sign{" has gone", RunEnding::lost_rank},
+    Sign{" have gone", RunEnding::lost_rank},
+    Sign{"did not arrive within", RunEnding::stuck},
+    Sign{"stopped listening", RunEnding::stuck},
 };
 
 std::optional<RunEnding> ending_in(std::string_view text) {
@@ -56,15 +61,32 @@ std::optional<RunEnding> ending_in(std::string_view text) {
   return sign->ending;
 }
 
-/// Slurm's word for what happened to a job, where it is more than that it failed.
-std::optional<RunEnding> ending_of(std::string_view slurm_state) {
+/// A run's records may end some time before its process does: a step, or a validation.
+constexpr std::uint64_t with_a_word_ms = 60'000, without_a_word_ms = 600'000;
+
+bool ended_with_job(const EndEvidence& evidence, const SlurmWord& slurm) {
+  const bool word = evidence.end || !evidence.post_mortems.empty();
+  const std::uint64_t apart_ms = word ? with_a_word_ms : without_a_word_ms;
+  const std::uint64_t ended_ms = evidence.last_word_ms();
+  return ended_ms + apart_ms >= slurm.from_ms && ended_ms <= slurm.until_ms + with_a_word_ms;
+}
+
+/// Slurm's word for what happened to the run, where it is more than that its job failed.
+std::optional<RunEnding> ending_of(const EndEvidence& evidence, const SlurmWord& slurm) {
   constexpr std::pair<std::string_view, RunEnding> states[] = {
       {"OUT_OF_ME", RunEnding::out_of_memory}, {"TIMEOUT", RunEnding::out_of_time},
       {"DEADLINE", RunEnding::out_of_time},    {"PREEMPTED", RunEnding::preempted},
       {"NODE_FAIL", RunEnding::lost_rank},     {"BOOT_FAIL", RunEnding::lost_rank}};
+  if (!ended_with_job(evidence, slurm)) return std::nullopt;
   for (const auto& [name, ending] : states)
-    if (slurm_state.starts_with(name)) return ending;
+    if (slurm.state.starts_with(name)) return ending;
   return std::nullopt;
+}
+
+/// Whether ranks saw only that others are gone or do not move: Slurm may know why.
+bool is_an_effect(RunEnding ending) {
+  return ending == RunEnding::lost_rank || ending == RunEnding::stuck ||
+         ending == RunEnding::unknown;
 }
 
 std::string told(const EndEvidence::PostMortem& one) {
@@ -73,7 +95,7 @@ std::string told(const EndEvidence::PostMortem& one) {
   return text;
 }
 
-Why of_end_record(const EndEvidence& evidence, const std::string& slurm_state) {
+Why of_end_record(const EndEvidence& evidence, const SlurmWord& slurm) {
   const observe::EndRecord& end = *evidence.end;
   if (end.status == "finished")
     return {RunEnding::finished, fmt::format("it finished after step {}", end.steps), ""};
@@ -82,11 +104,15 @@ Why of_end_record(const EndEvidence& evidence, const std::string& slurm_state) {
     if (end.reason == "the allocation ends soon")
       return {RunEnding::out_of_time, "it stopped " + after + ", because its allocation ended soon",
               ""};
-    const RunEnding by = ending_of(slurm_state).value_or(RunEnding::stopped);
-    return {by, fmt::format("it was stopped {} by {}", after, end.reason), ""};
+    const RunEnding job = ending_of(evidence, slurm).value_or(RunEnding::stopped);
+    const bool asked = job == RunEnding::out_of_time || job == RunEnding::preempted;
+    return {asked ? job : RunEnding::stopped,
+            fmt::format("it was stopped {} by {}", after, end.reason), ""};
   }
   if (end.status == "diverged") return {RunEnding::diverged, end.reason, ""};
-  return {ending_in(end.reason).value_or(RunEnding::unknown), end.reason, ""};
+  const RunEnding ending = ending_in(end.reason).value_or(RunEnding::unknown);
+  return {is_an_effect(ending) ? ending_of(evidence, slurm).value_or(ending) : ending, end.reason,
+          ""};
 }
 
 /// Whether two ranks lived long enough to report each other as silent: then not they, but what is
@@ -113,10 +139,10 @@ std::string of_a_cut(const std::vector<EndEvidence::PostMortem>& all) {
 }
 
 /// Ranks report what they saw; the most certain of their causes counts.
-Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state) {
+Why of_post_mortems(const EndEvidence& evidence, const SlurmWord& slurm) {
   const auto certainty = [](const EndEvidence::PostMortem& one) {
     const std::optional<RunEnding> ending = ending_in(told(one));
-    return !ending ? 0 : *ending == RunEnding::lost_rank || *ending == RunEnding::stuck ? 1 : 2;
+    return !ending ? 0 : is_an_effect(*ending) ? 1 : 2;
   };
   const auto best =
       std::max_element(evidence.post_mortems.begin(), evidence.post_mortems.end(),
@@ -132,7 +158,10 @@ Why of_post_mortems(const EndEvidence& evidence, const std::string& slurm_state)
              fmt::format("{}; meanwhile its node's kernel ended processes for lack of memory ({})",
                          why.what, best->memory_kills),
              ""};
-    why.ending = ending_of(slurm_state).value_or(why.ending);
+    else if (why.ending == RunEnding::lost_rank && best->all_were_there)
+      why = {RunEnding::network,
+             why.what + "; its process was still there: the connection between them broke", ""};
+    why.ending = ending_of(evidence, slurm).value_or(why.ending);
   }
   if (!best->leave_out.empty()) why.advice = fmt::format("start it without {}; ", best->leave_out);
   return why;
@@ -149,26 +178,35 @@ bool goes_on(const EndEvidence& evidence) {
                       });
 }
 
-Why without_words(const EndEvidence& evidence, const std::string& slurm_state) {
+/// A run whose metrics.jsonl is missing.
+Why without_records(const EndEvidence& evidence) {
+  if (evidence.checkpoint.empty())
+    return {RunEnding::never_began, "no rank of it has begun to train", "see the job's own output"};
+  return {RunEnding::unknown,
+          "its records are missing or damaged, but it has trained: it has a checkpoint",
+          "see the job's own output"};
+}
+
+Why without_words(const EndEvidence& evidence, const SlurmWord& slurm) {
   const std::string until = fmt::format(
       "its records end {} without a word",
       evidence.steps == 0 ? "before the first step" : fmt::format("after step {}", evidence.steps));
-  if (const auto ending = ending_of(slurm_state))
-    return {*ending, fmt::format("{}; Slurm says {}", until, slurm_state), ""};
-  if (slurm_state.starts_with("CANCELLED"))
-    return {RunEnding::killed, fmt::format("{}; Slurm says {}", until, slurm_state), ""};
+  if (const auto ending = ending_of(evidence, slurm))
+    return {*ending, fmt::format("{}; Slurm says {}", until, slurm.state), ""};
+  if (slurm.state.starts_with("CANCELLED") && ended_with_job(evidence, slurm))
+    return {RunEnding::killed, fmt::format("{}; Slurm says {}", until, slurm.state), ""};
   if (!evidence.lock_fault.empty())
     return {RunEnding::unknown,
             fmt::format("{}; whether it still runs is not known: {}", until, evidence.lock_fault),
             "see whether its job still runs, or ask as the user who started it"};
   return {RunEnding::killed,
           until +
-              ": its processes were killed (kill -9, the system short of memory, a node that "
-              "went down)",
+              ": its processes were killed (kill -9 or another signal, a limit of ulimit, the "
+              "system short of memory, a node that went down), or its file system did not answer",
           ""};
 }
 
-std::string advice_for(RunEnding ending) {
+std::string advice_for(RunEnding ending, bool has_checkpoint) {
   switch (ending) {
     case RunEnding::out_of_memory:
       return "take a smaller batch for each rank, or --recompute auto; of a node's memory, ask "
@@ -184,7 +222,9 @@ std::string advice_for(RunEnding ending) {
     case RunEnding::disk_full:
       return "make room, or choose another --out";
     case RunEnding::diverged:
-      return "resume from an older checkpoint with a smaller --optim.lr or a longer warm-up";
+      return fmt::format("{} with a smaller --optim.lr or a longer warm-up",
+                         has_checkpoint ? "resume from an older checkpoint"
+                                        : "it has no checkpoint: start another run");
     case RunEnding::disagreement:
       return "the node that differs computes wrongly: lockstep preflight; leave it out";
     case RunEnding::bad_data:
@@ -212,28 +252,37 @@ bool may_resume(RunEnding ending) {
 
 }  // namespace
 
-Why why_it_ended(const EndEvidence& evidence, const std::string& slurm_state) {
+std::uint64_t EndEvidence::last_word_ms() const {
+  if (end) return end->time_ms;
+  std::uint64_t newest_ms = last_ms;
+  for (const PostMortem& one : post_mortems) newest_ms = std::max(newest_ms, one.before_ms);
+  return newest_ms;
+}
+
+Why why_it_ended(const EndEvidence& evidence, const SlurmWord& slurm) {
   const auto ended = [&](const char* status) {
     return evidence.end && evidence.end->status == status;
   };
-  const bool finished = ended("finished");
+  const bool finished = ended("finished"), reported = !evidence.post_mortems.empty();
   if (!finished && goes_on(evidence))
     return {RunEnding::running, fmt::format("it runs: step {} is done", evidence.steps), ""};
   const bool asked = evidence.lock_fault.empty();
   Why why;
-  if (!finished && !evidence.start && asked)
-    why = {RunEnding::never_began, "no rank of it has begun to train", "see the job's own output"};
-  else if (!finished && !ended("stopped") && !evidence.post_mortems.empty())
-    why = of_post_mortems(evidence, slurm_state);
+  if (!finished && !ended("stopped") && reported)
+    why = of_post_mortems(evidence, slurm);
   else if (evidence.end)
-    why = of_end_record(evidence, slurm_state);
+    why = of_end_record(evidence, slurm);
+  else if (!evidence.start && asked)
+    why = without_records(evidence);
   else
-    why = without_words(evidence, slurm_state);
-  why.advice += advice_for(why.ending);
-  if (may_resume(why.ending) && asked && !evidence.checkpoint.empty())
-    why.advice += fmt::format("{}the same command with --resume auto continues from {}",
-                              why.advice.empty() || why.advice.ends_with("; ") ? "" : "; ",
-                              evidence.checkpoint);
+    why = without_words(evidence, slurm);
+  why.advice += advice_for(why.ending, !evidence.checkpoint.empty());
+  if (may_resume(why.ending) && asked)
+    why.advice +=
+        fmt::format("{}the same command with --resume auto {}",
+                    why.advice.empty() || why.advice.ends_with("; ") ? "" : "; ",
+                    evidence.checkpoint.empty() ? "begins again: there is no checkpoint yet"
+                                                : "continues from " + evidence.checkpoint);
   return why;
 }
 

@@ -75,7 +75,7 @@ refused 'an unknown key is named, with a similar key' \
   "unknown key 'optim.lrr'; did you mean 'optim.lr'" "${train[@]}" "${data[@]}" --optim.lrr=3
 refused 'a word that belongs to no option is named' "'stray' was not expected" \
   "${train[@]}" "${data[@]}" stray
-refused 'a key given twice is named' 'model: At Most 1' \
+refused 'a key given twice is named' 'model: takes one value, and is given 2' \
   "${train[@]}" --model resnet20 --model resnet32
 refused 'an unknown command is named' 'trian' "$LOCKSTEP" trian
 refused 'without a command the commands are listed' 'Subcommands:' "$LOCKSTEP"
@@ -118,8 +118,23 @@ run "$LOCKSTEP" info gone
 verdict $? 'a mean that was not a number is shown as such'
 rm gone/metrics.jsonl
 run "$LOCKSTEP" info gone
-((status == 0)) && says '^run gone: finished, 0 steps'
-verdict $? 'a run without metrics is described'
+((status == 0)) && says '^run gone: finished, 5 steps'
+verdict $? 'a run without metrics is described by its summary'
+cp -r gone cut && rm cut/config.toml && echo '{"status":' >cut/summary.json
+run "$LOCKSTEP" info cut
+((status == 0)) && says 'warning: .*cut/summary.json' && says 'cut/config.toml is missing' &&
+  says '^run cut: not finished' && says '^checkpoints: step-00000005.h5'
+verdict $? 'a run without its configuration, and with half a summary, is described by the rest'
+
+# ---- a product that cannot be printed ------------------------------------------------------------
+unprinted() { "$LOCKSTEP" "$@" >/dev/full 2>said; (($? == 1)) &&
+  grep -q '^error: the standard output cannot be written: No space left' said; }
+unprinted info gone && unprinted info --json gone && unprinted why gone && unprinted topo &&
+  unprinted report gone --text && unprinted --help && unprinted --version
+verdict $? 'a command whose product cannot be printed has failed'
+"$LOCKSTEP" info --json gone | head -n 1 >first && ((PIPESTATUS[0] == 0)) &&
+  "$LOCKSTEP" train "${data[@]}" --epochs 1 --batch 50 --out unseen >/dev/full 2>&1
+verdict $? 'one whose reader has left has not, nor has a training without its log'
 
 # ---- once ----------------------------------------------------------------------------------------
 once() {  # once NAME PATTERN COMMAND...

@@ -109,7 +109,8 @@ verdict $? 'it names the rank for which the others wait'
 # A sacct on PATH, because a small machine has no energy plug-in: the real one then has no figure.
 mkdir bin && cat >bin/sacct <<'END'
 #!/bin/bash
-[[ "$*" == '-n -P -X -j 4711 -o State,ConsumedEnergyRaw' ]] && echo "$SACCT_ANSWER"
+[[ "$*" == '-n -P -X -D -j 4711 -o JobIDRaw,JobID,State,ConsumedEnergyRaw' ]] &&
+  echo "4711|4711|$SACCT_ANSWER"
 END
 chmod +x bin/sacct
 cp -r done in-job && sed -i '1s/"job":""/"job":"4711"/' in-job/metrics.jsonl
@@ -135,6 +136,9 @@ refused "other/metrics.jsonl: 2 lines are not records of lockstep" done other -o
   refused 'no/such/x.html' done -o no/such/x.html &&
   refused 'name the page' done && [[ ! -e x.html ]]
 verdict $? 'bad input is one line that says what is wrong, and nothing is written over'
+report done absent killed -o both.html
+((status == 2)) && says "error: absent is not a run's folder" && [[ -s both.html ]]
+verdict $? 'of several runs, one that is not there is an error, and the page has the others'
 cp -r done hurt && rm -r hurt/config.toml hurt/binding.json hurt/summary.json hurt/checkpoints &&
   sed -i '3s/"step":[0-9]*/"step":x/' hurt/metrics.jsonl && report hurt -o hurt.html &&
   ((status == 0)) && says 'warning: hurt: .*1 line is not .* line 3' &&

@@ -88,6 +88,11 @@ END
 ((status == 0)) && says '^2 '
 verdict $? 'bench comm measures every verb, and a simulation reads its figures'
 
+run "$LOCKSTEP" simulate --machine "$machines/dgx-a100-hdr.toml" --batch 64 --ranks 3 \
+  --json uneven.json
+((status == 0)) && grep -q '"batch": 64,' uneven.json
+verdict $? 'a batch that ranks share unequally is simulated, as it is trained'
+
 # refused PATTERN COMMAND...: ends with status 2 and says why.
 refused() {
   run "$LOCKSTEP" "${@:2}"
@@ -113,7 +118,7 @@ refused \
   'another network or precision needs its rates, device.memory-gb-per-s and device.fp32-tflops' \
   simulate --machine "$machines/pcie-8.toml" --model resnet18
 refused '.nonsense. is not known' simulate "${a100[@]}" --model nonsense
-refused 'does not divide among 3 ranks' simulate "${a100[@]}" --batch 64 --ranks 3
+refused 'of 65 ranks each needs a row' simulate "${a100[@]}" --batch 64 --ranks 65
 refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch 64 \
   --batch-per-rank 8
 refused 'says nothing about others' simulate "${a100[@]}" --comm comm.json --ranks 5

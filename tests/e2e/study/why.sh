@@ -52,6 +52,20 @@ run "${train[@]}" --out done --epochs 1
 ((status == 0)) && is done finished 'after step 5' && ! says resume
 verdict $? 'a run that finished has finished'
 
+# A sacct on PATH: of an array whose tasks ended at $ENDED.
+mkdir bin && printf '#!/bin/bash\nexit 1\n' >bin/squeue && cat >bin/sacct <<'END'
+#!/bin/bash
+[[ "$*" == *' -j 4711_2 -o JobIDRaw,JobID,State,End' ]] &&
+  printf '%s|%d\n' '4712|4711_0|NODE_FAIL' $ENDED '4711|4711_2|TIMEOUT' $ENDED
+END
+chmod +x bin/*
+cp -r planned task && sed -i '1s/"job":"[^"]*"/"job":"4711_2"/' task/metrics.jsonl
+ended=$(($(date +%s) + 5))
+PATH=$PWD/bin:$PATH ENDED=$ended is task 'out of time' 'by stop-after' &&
+  PATH=$PWD/bin:$PATH ENDED=$ended run "$LOCKSTEP" report task --text && says '^out of time: ' &&
+  PATH=$PWD/bin:$PATH ENDED=$((ended + 7200)) is task stopped 'by stop-after'
+verdict $? "of an array, the state of the run's own task counts, and only if both ended together"
+
 begin killed "${train[@]}"
 kill -KILL "$process"
 wait "$process" 2>/dev/null
@@ -98,3 +112,22 @@ run "$LOCKSTEP" why empty
   ((status == 2)) &&
   mkdir -p begun/checkpoints && is begun 'never began' 'no rank of it has begun'
 verdict $? 'a folder without a run is an error; a run without records never began'
+
+# Two starts of a job that made no step; $1 is how Slurm ended the first.
+third_start() {
+  rm -rf again && mkdir -p again/generations
+  printf 'step 0\nhost n\njob 4711\n' | tee again/generations/000001 >again/generations/000002
+  printf '#!/bin/bash\nprintf "4711|4711|%%s\\n" %s FAILED\n' "$1" >bin/sacct
+  PATH=$PWD/bin:$PATH SLURM_JOB_ID=4711 SLURM_RESTART_COUNT=2 SLURM_JOB_END_TIME=9999999999 \
+    run "${train[@]}" --out again --resume auto --epochs 1
+}
+third_start FAILED
+((status == 2)) && says 'job 4711 was started twice from step 0' && third_start PREEMPTED &&
+  ((status == 0))
+verdict $? "a job's third start without progress ends, unless Slurm preempted one of the others"
+
+cp -r killed bare && rm bare/metrics.jsonl && is bare unknown 'records are missing or damaged' &&
+  says 'continues from bare/checkpoints' && cp -r done noise &&
+  head -c 3000 /dev/urandom >noise/metrics.jsonl && is noise finished 'after step 5' &&
+  says 'warning: .*metrics.jsonl: .*not records of lockstep'
+verdict $? 'a run whose records are gone or damaged has begun, if a checkpoint or summary says so'

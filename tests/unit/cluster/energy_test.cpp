@@ -67,15 +67,24 @@ class Stranger {
 }  // namespace
 
 TEST_CASE("Slurm's figure of energy is a number of joules, or says why there is none", "[energy]") {
-  CHECK(read_slurm_energy("COMPLETED|12345").joules == 12345);
-  CHECK(read_slurm_energy("COMPLETED|12345").why.empty());
-  for (const char* none : {"COMPLETED|0", "COMPLETED|", "FAILED|18446744073709551614"}) {
-    CHECK_FALSE(read_slurm_energy(none).joules);
-    CHECK(read_slurm_energy(none).why.find("AcctGatherEnergyType") != std::string::npos);
+  CHECK(read_slurm_energy({{"COMPLETED", "12345"}}).joules == 12345);
+  CHECK(read_slurm_energy({{"COMPLETED", "12345"}}).why.empty());
+  for (const char* none : {"0", "", "18446744073709551614"}) {
+    CHECK_FALSE(read_slurm_energy({{"FAILED", none}}).joules);
+    CHECK(read_slurm_energy({{"FAILED", none}}).why.find("AcctGatherEnergyType") !=
+          std::string::npos);
   }
-  CHECK(read_slurm_energy("RUNNING|0").why.find("counts at its end") != std::string::npos);
-  CHECK(read_slurm_energy("").why.find("is not here") != std::string::npos);
+  CHECK(read_slurm_energy({{"RUNNING", "0"}}).why.find("counts at its end") != std::string::npos);
+  CHECK(read_slurm_energy({}).why.find("is not here") != std::string::npos);
   CHECK(slurm_energy("12; reboot").why == "it ran in no job of Slurm");
+}
+
+TEST_CASE("the energy of a job that Slurm started several times is that of all its starts",
+          "[energy]") {
+  CHECK(
+      read_slurm_energy({{"PREEMPTED", "1000"}, {"NODE_FAIL", ""}, {"COMPLETED", "234"}}).joules ==
+      1234);
+  CHECK_FALSE(read_slurm_energy({{"PREEMPTED", "1000"}, {"RUNNING", "0"}}).joules);
 }
 
 TEST_CASE("RAPL counts each package once, whatever shows it again, and no sub-zone", "[energy]") {

@@ -190,6 +190,20 @@ TEST_CASE("lint: arrays", "[lint]") {
        "13 E array", "SLURM_ARRAY_TASK_ID");
 }
 
+TEST_CASE("lint: what a task of an array does to its number is done to all tasks", "[lint]") {
+  const auto ending_by = [](const std::string& command) {
+    return std::vector<Change>{{"exit $?", "(($? == 3)) && " + command + "\nexit $?"},
+                               {"#SBATCH --mem", "#SBATCH --array=0-3\n#SBATCH --mem"}};
+  };
+  for (const char* command : {"scontrol requeue $SLURM_JOB_ID", "scancel \"${SLURM_JOB_ID}\"",
+                              "scontrol hold \"$SLURM_JOB_ID\""})
+    only(with(ending_by(command)), "16 E array", "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID");
+  for (const char* command :
+       {"scontrol requeue ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID",
+        "scontrol show job $SLURM_JOB_ID", "scontrol requeue $SLURM_ARRAY_JOB_ID"})
+    CHECK(findings(with(ending_by(command))) == "");
+}
+
 TEST_CASE("lint judges lockstep's own options and models", "[lint]") {
   CHECK(findings(with("--resume auto", "--resume auto --model resnet20 --model=$MODEL")) == "");
   only(with("--resume auto", "--resume auto --epoch 90"), "12 E lockstep", "no option epoch");

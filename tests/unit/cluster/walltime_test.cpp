@@ -3,7 +3,9 @@
 #include <ctime>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 
 using namespace lockstep::cluster;
@@ -22,6 +24,8 @@ EnvLookup among(const Variables& variables) {
 std::optional<double> left(const Variables& variables) {
   return allocation_left_s(among(variables));
 }
+
+std::string job_of(const Variables& variables) { return slurm_job(among(variables)); }
 
 }  // namespace
 
@@ -66,4 +70,45 @@ TEST_CASE("a clock that differs from Slurm's ends no job at once and makes no li
   CHECK_FALSE(at(-3600, -1800));  // an hour ahead, of a job of half an hour
   CHECK(at(3600, 5400) == 1800);  // an hour late
   CHECK(at(-900, 900).value() > 800);
+}
+
+TEST_CASE("a job is named by its number, and a task of an array as the array's task", "[slurm]") {
+  CHECK(job_of({}) == "");
+  CHECK(job_of({{"SLURM_JOB_ID", "12"}}) == "12");
+  // The last task has the array's own number.
+  CHECK(job_of(
+            {{"SLURM_JOB_ID", "12"}, {"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}}) ==
+        "12_3");
+  CHECK(job_of(
+            {{"SLURM_JOB_ID", "14"}, {"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "1"}}) ==
+        "12_1");
+  CHECK(job_of({{"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "1"}}) == "");
+}
+
+TEST_CASE("nothing but a job's name is given to a shell", "[slurm]") {
+  for (const char* job : {"12", "12_0", "4294901756_10"}) CHECK(is_slurm_job(job));
+  for (const char* job : {"", "_", "12_", "_3", "12; reboot", "12_3 ", "12_[0-2]", "12+1", "-1"})
+    CHECK_FALSE(is_slurm_job(job));
+  CHECK(job_of({{"SLURM_JOB_ID", "12; reboot"}}) == "");
+  CHECK(job_of({{"SLURM_JOB_ID", "12"},
+                {"SLURM_ARRAY_JOB_ID", "12"},
+                {"SLURM_ARRAY_TASK_ID", "$(reboot)"}}) == "");
+}
+
+TEST_CASE("of the lines of an array only those of the task count", "[slurm]") {
+  const std::vector<std::vector<std::string>> lines = {{"12", "12_2", "RUNNING"},
+                                                       {"14", "12_1", "PREEMPTED"},
+                                                       {"14", "12_1", "COMPLETED"},
+                                                       {"13", "12_0", "TIMEOUT"},
+                                                       {"broken"}};
+  const auto states = [&](const std::string& job) {
+    std::string all;
+    for (const auto& line : lines_of_job(lines, job)) all += line.at(0) + " ";
+    return all;
+  };
+  CHECK(states("12_2") == "RUNNING ");
+  CHECK(states("12") == "RUNNING ");  // the number of its last task, in older records
+  CHECK(states("12_1") == "PREEMPTED COMPLETED ");
+  CHECK(states("13") == "TIMEOUT ");
+  CHECK(states("15") == "");
 }

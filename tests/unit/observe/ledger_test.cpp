@@ -70,6 +70,15 @@ TEST_CASE("a cost needs a price, and what the price is of", "[ledger]") {
   CHECK(cost_of(one, 0, 3) == 6);
 }
 
+TEST_CASE("a sum over unlike numbers of machines says where some did not measure", "[ledger]") {
+  LedgerRecord wide = used(1, 60, 5), narrow = used(2, 60, 5);
+  wide.machines = 4;  // two of them did not measure
+  narrow.machines = 1;
+  narrow.energy[0].machines = 1;
+  CHECK(energy_text(sum_of({wide, narrow}).energy[0], 120, 1) ==
+        "10 J (RAPL: processor packages), the rest not measured: 2 of 4 machines for 1:00");
+}
+
 TEST_CASE("energy that was not measured has a reason and no number", "[ledger]") {
   CHECK(energy_text(used(1, 10, 12345.6).energy[0], 10, 2) ==
         "12.35 kJ (RAPL: processor packages)");

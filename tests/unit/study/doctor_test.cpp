@@ -104,7 +104,7 @@ TEST_CASE("costs are ranked, and what was not measured is last and never a numbe
   CHECK(rows[1][0] == "parallel work");
   CHECK(rows[1][1] == "20.00 (19.00 to 21.00)");
   CHECK(rows[1][2] == "20.0 %");
-  CHECK(rows[1][3] == "0.400");  // 20 ms, 36000 steps, 2 cores
+  CHECK(rows[1][3] == "0.4");  // 20 ms, 36000 steps, 2 cores
   CHECK(rows[2][0] == "input pipeline");
   CHECK(rows[3][0] == "validation, checkpoints");
   CHECK(rows[4][0] == "communication");
@@ -112,6 +112,19 @@ TEST_CASE("costs are ranked, and what was not measured is last and never a numbe
   CHECK_THAT(rows[4][6], Contains("there is one rank"));
   CHECK_THAT(to_json(all), Contains("\"not_measured\": \"there is one rank\""));
   CHECK_THAT(conclusion_of(all), Contains("first: parallel work") && Contains("--key 2"));
+}
+
+TEST_CASE("what costs nothing has no advice, and a choice is told as one", "[doctor]") {
+  SlowCause choice = found(SlowReason::precision, {30, 29, 31});
+  choice.choice = true;
+  choice.effect = choice.cost;
+  const Diagnosis all = diagnosis({found(SlowReason::parallel_work, {-1.6, -2, 1}), choice,
+                                   found(SlowReason::input, {8, 7, 9})});
+  CHECK(table_of(all)[2][5] == "-");
+  CHECK(table_of(all)[1][5] == "--key 2");
+  CHECK_THAT(conclusion_of(all), Contains("first: input pipeline") &&
+                                     Contains("a choice, which also changes what is learned: "
+                                              "--key 2: 30.00 ms a step less"));
 }
 
 TEST_CASE("below 3 % of a step, or within the noise, nothing is worth changing", "[doctor]") {
@@ -206,6 +219,25 @@ TEST_CASE("a run's records name what they show, and do not guess the rest", "[do
   const Diagnosis slow_rank = of_records(folder.path);
   CHECK(slow_rank.findings.front().cost->ms == Approx(31));
   CHECK_THAT(slow_rank.findings.front().what, Contains("rank 1 in forward"));
+}
+
+TEST_CASE("a run's hours are those of its GPUs, else of its cores, however many its ranks",
+          "[doctor]") {
+  const Folder folder;
+  observe::StartRecord start;
+  start.ranks = 2;
+  start.batch = 64;
+  start.steps_per_epoch = 36000;
+  const auto hours = [&](std::uint64_t cores, std::uint64_t gpus) {
+    start.cores = cores;
+    start.gpus = gpus;
+    write_run(folder.path, {start, ranks(100, 0)});
+    const auto rows = table_of(of_records(folder.path));
+    return rows[0][3] + ": " + rows[1][3];
+  };
+  CHECK(hours(64, 0) == "core-hours an epoch: 64");
+  CHECK(hours(64, 2) == "GPU-hours an epoch: 2");
+  CHECK(hours(0, 0) == "core-hours an epoch: unknown");
 }
 
 TEST_CASE("records of ranks that share batch norm's statistics do not say where these wait",

@@ -4,8 +4,11 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/observe/binding_record.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/study/fit/summaries.hpp"
 #include "study/fit/draws.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::study;
@@ -140,6 +143,49 @@ TEST_CASE("the largest points are predicted from the others", "[study]") {
   CHECK_THAT(caution(fit, 16, 40000), Contains("9 times the most"));
   CHECK_THAT(caution(fit, 5, 4320), Contains("5 rows a rank are far"));
   CHECK(caution(fit, 100, 1000).empty());
+}
+
+TEST_CASE("a run that was resumed as other work is no measurement, and says what differs",
+          "[study]") {
+  const lockstep::test::Folder folder("samples");
+  observe::StartRecord start;
+  start.ranks = 2;
+  start.batch = 8;
+  start.cores = 4;
+  start.hosts = {"n1"};
+  start.precision = "fp32";
+  const auto measured = [&](const observe::StartRecord& later) {
+    std::string lines;
+    for (const observe::StartRecord& one : {start, later}) {
+      lines += to_json(observe::Record(one)) + "\n";
+      for (std::uint64_t step = 1; step <= 10; ++step) {
+        observe::StepRecord record;
+        record.times.forward_ms = step == 1 ? 1000 : 10;  // it compiles, too
+        lines += to_json(observe::Record(record)) + "\n";
+      }
+    }
+    lockstep::test::write_file(folder.path / "metrics.jsonl", lines);
+    lockstep::test::write_file(folder.path / "config.toml", "");
+    observe::RankBinding rank;
+    rank.world = 2;
+    std::vector<observe::RankBinding> ranks(2, rank);
+    ranks[1].rank = 1;
+    lockstep::test::write_file(folder.path / "binding.json", observe::to_json(ranks));
+    return read_run(folder.path);
+  };
+  CHECK(measured(start).step_ms == 10);
+  CHECK(measured(start).mean_exposed_ms == 0);
+  CHECK(measured(start).steps == 18);  // without the first tenth, and the first of the second start
+  const auto refuses = [&](auto change, const std::string& what) {
+    observe::StartRecord later = start;
+    change(later);
+    CHECK_THROWS_WITH(measured(later), Contains(what) && Contains("not one measurement"));
+  };
+  refuses([](auto& later) { later.ranks = 1; }, "began with ranks = 2 and was resumed with 1");
+  refuses([](auto& later) { later.batch = 16; }, "began with batch = 8 and was resumed with 16");
+  refuses([](auto& later) { later.hosts = {"n1", "n2"}; }, "nodes = 1");
+  refuses([](auto& later) { later.precision = "bf16"; }, "precision = fp32");
+  refuses([](auto& later) { later.cores = 8; }, "cores = 4");
 }
 
 TEST_CASE("few points, or points of one size, are no fit", "[study]") {

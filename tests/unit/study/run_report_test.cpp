@@ -6,6 +6,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/observe/records.hpp"
+#include "lockstep/observe/summary.hpp"
+#include "study/page/document.hpp"
 #include "study/page/plot.hpp"
 #include "study/runs/bins.hpp"
 #include "study/runs/story.hpp"
@@ -180,6 +182,10 @@ TEST_CASE("a report has what all starts used, also the end of one that was kille
   CHECK_THAT(row("energy, processor packages"), Contains("10 kJ") && Contains("5 kJ"));
   CHECK_THAT(text, Contains("in 1:00:00 of 1:30:00") && Contains("not in its records"));
   CHECK_THAT(row("Core-hours, all starts"), Contains(" 3"));
+  lines.insert(lines.rfind("\"cores\":2") + 8, "0 ,\"was\":");
+  write_file(folder.path / "run/metrics.jsonl", lines);
+  CHECK_THAT(report_runs({folder.path / "run"}).text,
+             Contains(" 2 (without 30:00, whose cores are unknown)"));
 }
 
 TEST_CASE("a run's other files are reported where one is damaged", "[report]") {
@@ -207,6 +213,46 @@ TEST_CASE("a folder whose records are another program's is an error that names i
   CHECK_THROWS_WITH(report_runs({folder.path / "other"}),
                     Contains("other/metrics.jsonl: 2 lines are not records of lockstep"));
   CHECK_THROWS_AS(report_runs({folder.path / "absent"}), InputError);
+}
+
+TEST_CASE("figures of another start, or of another run, are not mixed with the newest start's",
+          "[report]") {
+  const Folder folder("report");
+  const std::filesystem::path run = killed_run(folder);
+  observe::Summary summary;
+  summary.images_per_s = 77777;
+  summary.start = a_start(0, 1);  // the first start's
+  write_file(run / "summary.json", to_json(summary));
+  std::string lines = read_text(run / "metrics.jsonl");
+  observe::StartRecord foreign = a_start(25, 90000);
+  foreign.run_id = "f";
+  write_file(run / "metrics.jsonl", lines + to_json(observe::Record(foreign)) + "\n");
+  const RunReport report = report_runs({run});
+  CHECK_THAT(report.text, !Contains("77777"));
+  std::string notes;
+  for (const std::string& note : report.notes) notes += note + "\n";
+  CHECK_THAT(notes, Contains("summary.json is of another start") && Contains("several runs"));
+}
+
+TEST_CASE("a text has no heading above pictures alone, and names stay on their lines", "[report]") {
+  const Document document{"a\nb",
+                          {Heading{"Course"}, Figure{"f", "<svg/>", ""}, Heading{"Numbers"},
+                           TextTable{{{"run"}, {"x\ny"}}, ""}}};
+  CHECK(as_text(document) == "a\\nb\n\nNumbers\nrun\nx\\ny\n");
+}
+
+TEST_CASE("how to repeat a run that was resumed begins with its first start", "[report]") {
+  const Folder folder("report");
+  const std::filesystem::path run = killed_run(folder);
+  std::string lines = read_text(run / "metrics.jsonl");
+  const std::size_t at = lines.rfind("lockstep train --data.train");
+  lines.replace(at, 14, "lockstep resum");
+  write_file(run / "metrics.jsonl", lines);
+  const std::string text = report_runs({run}).text;
+  CHECK_THAT(text, Contains("The first start's command, of each of 2 ranks:\n# build ?, 2 ranks\n"
+                            "lockstep train") &&
+                       Contains("The newest start's command, of each of 2 ranks") &&
+                       Contains("Elapsed Time, newest start"));
 }
 
 TEST_CASE("runs are compared by the keys that differ", "[report]") {

@@ -1,10 +1,14 @@
 #include <catch2/catch.hpp>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "lockstep/observe/records.hpp"
 #include "lockstep/study/why/why.hpp"
+#include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::study;
@@ -12,12 +16,16 @@ using Catch::Matchers::Contains;
 
 namespace {
 
+constexpr std::uint64_t ended_ms = 10'000'000;
+
 EndEvidence begun(const std::string& status = "", const std::string& reason = "") {
   EndEvidence evidence;
   evidence.start.emplace();
   evidence.steps = 40;
+  evidence.last_ms = ended_ms;
   evidence.checkpoint = "run/checkpoints/step-00000030.h5";
-  if (!status.empty()) evidence.end = {.status = status, .reason = reason, .steps = 41};
+  if (!status.empty())
+    evidence.end = {.status = status, .reason = reason, .steps = 41, .time_ms = ended_ms};
   return evidence;
 }
 
@@ -27,8 +35,14 @@ EndEvidence told(const std::vector<std::string>& reasons) {
   return evidence;
 }
 
-RunEnding ending(const EndEvidence& evidence, const std::string& slurm = "") {
-  return why_it_ended(evidence, slurm).ending;
+/// Slurm ended the job that long after the run.
+SlurmWord slurm(const std::string& state, double after_s = 5) {
+  const auto ms = static_cast<std::uint64_t>(static_cast<double>(ended_ms) + 1e3 * after_s);
+  return {state, ms, ms};
+}
+
+RunEnding ending(const EndEvidence& evidence, const std::string& state = "") {
+  return why_it_ended(evidence, slurm(state)).ending;
 }
 
 const std::string lost =
@@ -48,14 +62,54 @@ TEST_CASE("a run's own last word is how it ended", "[why]") {
       {"run/metrics.jsonl cannot be written: No space left on device", RunEnding::disk_full},
       {"std::bad_alloc", RunEnding::out_of_memory},
       {"ranks diverged at step 5: the state's hash is 0 on rank 1", RunEnding::disagreement},
-      {"train/a.h5: row 7: its checksum is wrong", RunEnding::bad_data},
+      {"train/a.h5: row 7 is damaged: the CRC-32C of its pixels", RunEnding::bad_data},
+      {"r/checkpoints/step-1.h5: this checkpoint is torn or was altered: its checksum does not fit",
+       RunEnding::unknown},
+      {"step 8, weights: rank 1 did not arrive within 8 s", RunEnding::stuck},
+      {"step 8, weights: rank 1 stopped listening", RunEnding::stuck},
+      {"step 8: nothing came for 8 s, though all ranks answer", RunEnding::network},
+      {"step 44, bucket 0 of group nodes: rank 3 on n7 has gone", RunEnding::lost_rank},
       {"step 7, bucket 2: does the file system of the run answer?", RunEnding::file_system},
       {"something else", RunEnding::unknown}};
   for (const auto& [reason, is] : failures) {
     CAPTURE(reason);
     CHECK(ending(begun("failed", reason)) == is);
-    CHECK(why_it_ended(begun("failed", reason), "").what == reason);
+    CHECK(why_it_ended(begun("failed", reason), {}).what == reason);
   }
+}
+
+TEST_CASE("Slurm tells of a run only where it ended with its job", "[why]") {
+  const EndEvidence stopped = begun("stopped", "a signal");
+  for (const double hours_s : {-7200.0, 7200.0}) {
+    CHECK(why_it_ended(stopped, slurm("TIMEOUT", hours_s)).ending == RunEnding::stopped);
+    CHECK(why_it_ended(told({lost}), slurm("OUT_OF_MEMORY", hours_s)).ending ==
+          RunEnding::lost_rank);
+    CHECK(why_it_ended(begun(), slurm("TIMEOUT", hours_s)).ending == RunEnding::killed);
+    CHECK_THAT(why_it_ended(begun(), slurm("CANCELLED by 0", hours_s)).what, !Contains("Slurm"));
+  }
+  CHECK(ending(stopped, "TIMEOUT") == RunEnding::out_of_time);
+  CHECK(ending(stopped, "NODE_FAIL") == RunEnding::stopped);
+  CHECK(why_it_ended(stopped, {"TIMEOUT", 0, 0}).ending == RunEnding::stopped);  // when, is unknown
+  // A step may take minutes, of which the records of a run that is killed say nothing.
+  CHECK(why_it_ended(begun(), slurm("TIMEOUT", 300)).ending == RunEnding::out_of_time);
+  CHECK(why_it_ended(stopped, {"PREEMPTED", ended_ms - 300'000, ended_ms + 5'000}).ending ==
+        RunEnding::preempted);
+}
+
+TEST_CASE("a run that failed because of a rank that is gone asks Slurm why that is", "[why]") {
+  const EndEvidence gone = begun("failed", "step 44, bucket 0: rank 3 on n7 has gone");
+  CHECK(ending(gone) == RunEnding::lost_rank);
+  CHECK(ending(gone, "OUT_OF_MEMORY") == RunEnding::out_of_memory);
+  CHECK(ending(begun("failed", "No space left on device"), "OUT_OF_MEMORY") ==
+        RunEnding::disk_full);
+}
+
+TEST_CASE("a rank that has gone while all ranks were there has lost its connection", "[why]") {
+  EndEvidence gone = told({"step 44, bucket 0 of group nodes: rank 1 has gone"});
+  CHECK(ending(gone) == RunEnding::lost_rank);
+  gone.post_mortems[0].all_were_there = true;
+  CHECK(ending(gone) == RunEnding::network);
+  CHECK_THAT(why_it_ended(gone, {}).what, Contains("the connection between them broke"));
 }
 
 TEST_CASE("of what ranks report, the most certain cause counts", "[why]") {
@@ -76,7 +130,7 @@ TEST_CASE("of what ranks report, the most certain cause counts", "[why]") {
       "rank 1 on n1: it is in disk sleep: it waits for a file system or a device"};
   asleep.post_mortems[0].leave_out = "n1";
   CHECK(ending(asleep) == RunEnding::file_system);
-  CHECK_THAT(why_it_ended(asleep, "").advice, Contains("start it without n1"));
+  CHECK_THAT(why_it_ended(asleep, {}).advice, Contains("start it without n1"));
 }
 
 TEST_CASE("two ranks that report each other as silent were cut off by the network", "[why]") {
@@ -86,7 +140,7 @@ TEST_CASE("two ranks that report each other as silent were cut off by the networ
   both.post_mortems[1].missing = {0, 1};
   both.post_mortems[1].told_by = 2;
   CHECK(ending(both) == RunEnding::network);
-  CHECK_THAT(why_it_ended(both, "").what, Contains("ranks 0 and 2"));
+  CHECK_THAT(why_it_ended(both, {}).what, Contains("ranks 0 and 2"));
   EndEvidence continued = both;
   continued.post_mortems[0].troubles = {"rank 2 on n1: it is stopped"};
   CHECK(ending(continued) == RunEnding::lost_rank);
@@ -111,14 +165,50 @@ TEST_CASE("a run that left no word was killed, unless Slurm knows more", "[why]"
   held.held_since_ms = 6'000;
   held.last_ms = 8'000;
   CHECK(ending(held) == RunEnding::running);
-  CHECK(why_it_ended(held, "").advice.empty());
+  CHECK(why_it_ended(held, {}).advice.empty());
+}
+
+TEST_CASE("a run that has a checkpoint, or a last word, has begun, whatever became of its records",
+          "[why]") {
+  EndEvidence records_lost;
+  records_lost.checkpoint = "run/checkpoints/step-00000030.h5";
+  const Why why = why_it_ended(records_lost, {});
+  CHECK(why.ending == RunEnding::unknown);
+  CHECK_THAT(why.what, Contains("records are missing or damaged"));
+  CHECK_THAT(why.advice, Contains("continues from run/checkpoints/step-00000030.h5"));
+  records_lost.end = begun("finished").end;
+  CHECK(ending(records_lost) == RunEnding::finished);
+  EndEvidence failed_at_start;
+  failed_at_start.post_mortems.push_back({"step 0: does the file system of the run answer?"});
+  CHECK(ending(failed_at_start) == RunEnding::file_system);
+}
+
+TEST_CASE("what cannot be read of a run's end is told, and counts as missing", "[why]") {
+  const lockstep::test::Folder folder("why");
+  observe::StartRecord first, other;
+  first.run_id = "a";
+  other.run_id = "b";
+  other.time_ms = 2;
+  lockstep::test::write_file(
+      folder.path / "metrics.jsonl",
+      to_json(observe::Record(first)) + "\nwild bytes\n" + to_json(observe::Record(other)) + "\n");
+  lockstep::test::write_file(folder.path / "post-mortem.json", "{");
+  std::filesystem::create_directory(folder.path / "post-mortem-rank1.json");
+  const EndEvidence evidence = read_end_evidence(folder.path);
+  CHECK(evidence.post_mortems.empty());
+  std::string notes;
+  for (const std::string& note : evidence.notes) notes += note + "\n";
+  CHECK_THAT(notes, Contains("metrics.jsonl: 1 line is not records") &&
+                        Contains("metrics.jsonl has the records of several runs") &&
+                        Contains("post-mortem.json is damaged") &&
+                        Contains("post-mortem-rank1.json"));
 }
 
 TEST_CASE("a run whose lock cannot be asked may still run, unless something says how it ended",
           "[why]") {
   EndEvidence hidden = begun();
   hidden.lock_fault = "run/.lock: Permission denied";
-  const Why why = why_it_ended(hidden, "");
+  const Why why = why_it_ended(hidden, {});
   CHECK(why.ending == RunEnding::unknown);
   CHECK_THAT(why.what, Contains("whether it still runs is not known: run/.lock: Permission"));
   CHECK_THAT(why.advice, !Contains("resume"));
@@ -135,9 +225,15 @@ TEST_CASE("a run whose lock cannot be asked may still run, unless something says
 
 TEST_CASE("where a checkpoint is, the advice ends with how to resume; not where it would diverge",
           "[why]") {
-  CHECK_THAT(why_it_ended(begun(), "").advice,
+  CHECK_THAT(why_it_ended(begun(), {}).advice,
              Contains("--resume auto continues from run/checkpoints/step-00000030.h5"));
-  CHECK_THAT(why_it_ended(begun("finished"), "").advice, !Contains("resume"));
-  CHECK_THAT(why_it_ended(begun("diverged", "training diverged"), "").advice,
-             !Contains("--resume auto"));
+  CHECK_THAT(why_it_ended(begun("finished"), {}).advice, !Contains("resume"));
+  CHECK_THAT(why_it_ended(begun("diverged", "training diverged"), {}).advice,
+             !Contains("--resume auto") && Contains("older checkpoint"));
+  EndEvidence early = begun("diverged", "training diverged");
+  early.checkpoint.clear();
+  CHECK_THAT(why_it_ended(early, {}).advice,
+             !Contains("resume from") && Contains("start another run"));
+  early.end.reset();
+  CHECK_THAT(why_it_ended(early, {}).advice, Contains("--resume auto begins again"));
 }

@@ -2,7 +2,7 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace lockstep::cluster {
 
@@ -13,10 +13,11 @@ struct SlurmEnergy {
   std::string why;  ///< without joules: why there are none
 };
 
-/// Asks sacct, for 10 s at most. `job`: the job's number.
+/// Asks sacct, for 10 s at most. `job`: as by slurm_job().
 SlurmEnergy slurm_energy(const std::string& job);
 
-/// Of "STATE|JOULES", as sacct answers. 0 joules are a cluster that does not measure. Pure.
-SlurmEnergy read_slurm_energy(std::string_view answer);
+/// Of the state and the joules of each time that the job was started: of all of them together. 0
+/// joules are a cluster that does not measure. Pure.
+SlurmEnergy read_slurm_energy(const std::vector<std::vector<std::string>>& starts);
 
 }  // namespace lockstep::cluster

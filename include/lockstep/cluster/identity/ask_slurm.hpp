@@ -1,11 +1,35 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "lockstep/cluster/identity/identify.hpp"
+
+/// What Slurm's commands know of one job.
 namespace lockstep::cluster {
 
-/// The first line of what a command of Slurm answers, without blanks at its end. Empty where there
-/// is no such command, or no answer within 10 s.
-std::string ask_slurm(const std::string& command);
+/// This process's job by the name that means it alone. A task of an array has a number in
+/// SLURM_JOB_ID, but its last task has the array's number there, which means all tasks to Slurm's
+/// commands. So a task is "12_3". Empty outside a job, and where a variable is no number.
+std::string slurm_job(const EnvLookup& env);
+
+/// Whether a text is such a name, or a number: nothing else is given to a shell.
+bool is_slurm_job(std::string_view job);
+
+/// These columns of a job, by squeue: Slurm's controller knows it for some minutes after its end.
+/// Times are seconds since 1970. Each column is empty where there is no squeue, no answer within
+/// 10 s, or no such job.
+std::vector<std::string> ask_squeue(const std::string& job,
+                                    const std::vector<std::string>& columns);
+/// The same by sacct, Slurm's accounting: for each time that the job was started, the oldest first.
+/// Empty where a cluster has none.
+std::vector<std::vector<std::string>> ask_sacct(const std::string& job,
+                                                const std::vector<std::string>& columns);
+
+/// Of lines whose first two columns are a job's number and its name: what follows them in those of
+/// this job. An array's number may bring lines of all of its tasks. Pure.
+std::vector<std::vector<std::string>> lines_of_job(
+    const std::vector<std::vector<std::string>>& lines, const std::string& job);
 
 }  // namespace lockstep::cluster

@@ -43,7 +43,7 @@ struct Diagnosis {
   std::string source;  ///< where the figures are from
   double step_ms = 0;  ///< as the training is
   std::uint64_t batch = 0, steps_per_epoch = 0;
-  double devices = 1;  ///< cores, or GPUs, that the training holds
+  double devices = 1;  ///< cores, or GPUs, that the training holds; 0: unknown
   bool on_gpus = false;
   std::optional<Estimate> floor;  ///< a step with all interventions together; empty: not measured
   std::vector<SlowCause> findings;

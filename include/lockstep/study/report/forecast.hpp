@@ -52,6 +52,7 @@ struct Forecasts {
   Base base;
   bool strong = true;
   std::size_t rows = 0;  ///< the batch, or the rows of a rank
+  bool asked = false;    ///< ForecastSpec names them; else they are as measured
   std::size_t ranks_per_node = 1, epoch_rows = 0;
   std::vector<Forecast> sizes;
   Recommendation recommendation;
