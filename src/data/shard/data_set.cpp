@@ -16,7 +16,6 @@
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {
@@ -39,15 +38,6 @@ struct PlaceInFile {
 };
 
 }  // namespace
-
-std::string classes_in_order(std::span<const std::string> names) {
-  constexpr std::size_t listed = 4;
-  std::vector<std::string> parts;
-  for (std::size_t c = 0; c < names.size(); ++c)
-    if (c < listed || c + 1 == names.size())
-      parts.push_back(fmt::format("{}{} {}", c > listed ? "... " : "", c, names[c]));
-  return "classes in the order of their names: " + join(parts, ", ");
-}
 
 struct DataSet::Impl {
   BlockCache cache;  // outlives the files

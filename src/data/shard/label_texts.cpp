@@ -6,7 +6,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -44,6 +46,15 @@ std::vector<std::string> sorted_texts(std::span<const ShardFile> files) {
 }
 
 }  // namespace
+
+std::string classes_in_order(std::span<const std::string> names) {
+  constexpr std::size_t listed = 4;
+  std::vector<std::string> parts;
+  for (std::size_t c = 0; c < names.size(); ++c)
+    if (c < listed || c + 1 == names.size())
+      parts.push_back(fmt::format("{}{} {}", c > listed ? "... " : "", c, names[c]));
+  return "classes in the order of their names: " + join(parts, ", ");
+}
 
 bool number_texts(std::span<const ShardFile> files, const ExternalSpec& spec, DataSetInfo& info,
                   std::span<std::int32_t> labels) {
