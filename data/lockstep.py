@@ -145,7 +145,9 @@ class Shards:
         pattern = os.path.join(glob.escape(data), "*.h5") if os.path.isdir(data) else data
         paths = [data] if os.path.isfile(data) else sorted(glob.glob(pattern), key=os.fsencode)
         _require(paths, data, "there is no shard")
-        missing = _missing(paths) if os.path.isdir(data) else ""  # a pattern may leave some out
+        # A pattern may leave some out, and pack did where it skipped all images of one.
+        whole = os.path.isdir(data) and not os.path.exists(os.path.join(data, "..", "skipped.txt"))
+        missing = _missing(paths) if whole else ""
         _require(not missing, data, f"{missing} is missing, which the names of the others count")
         self.decode, self.normalised = decode or normalised, normalised
         self.transform, self.check = transform, check

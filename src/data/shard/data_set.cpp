@@ -167,7 +167,7 @@ struct DataSet::Impl {
     return name.empty() ? "" : fmt::format(" (it was made from {})", name);
   }
 
-  // A pattern may leave shards out on purpose.
+  // A pattern may leave shards out on purpose; see also list_shards().
   void doubt_if_missing(const std::filesystem::path& path,
                         std::span<const std::filesystem::path> given) {
     if (const std::string missing = say_missing_parts(given); !missing.empty())

@@ -15,7 +15,7 @@ if ((EUID == 0)); then
   chmod a+rx "$WORK"
 fi
 can_be_another=no
-"${reader[@]}" "$LOCKSTEP" info --help >help.log 2>&1 && can_be_another=yes
+"${reader[@]}" "$LOCKSTEP" info --help >help.log 2>&1 && can_be_another=yes || reader=()
 
 # cells SET STORAGE: each is as its line says; shows those that are not.
 cells() {
@@ -53,3 +53,28 @@ everywhere() {
     refused pack --repack $file --out out
 }
 law 'train, eval, predict and --repack say the same as info' everywhere
+
+# HDF5 itself would give zeros for the second half.
+locked() {
+  coproc holder {
+    "$python" -c 'import h5py, sys
+file = h5py.File(sys.argv[1], "r+")
+print(flush=True)
+sys.stdin.read()' labels/virtual/none/labels.12.h5
+  }
+  local to=${holder[1]} line
+  read -r line <&"${holder[0]}" || [[ ! $line ]]
+  run "$LOCKSTEP" info labels/virtual/none/a.h5
+  eval "exec $to>&-"
+  ((status == 0)) && says '^ +8  2$' || { echo "$said"; return 1; }
+}
+law 'a source that another program has open for writing is read' locked
+folder_of_images() {
+  mkdir -p pics/cat && refused_as "pics: holds no .*'lockstep pack' makes shards" \
+    train --data.train pics --epochs 1 --out out
+}
+refused_as() {
+  run "$LOCKSTEP" "${@:2}"
+  ((status == 2)) && says "$1" || { echo "$said"; return 1; }
+}
+law 'a folder of images in place of shards is an error that names pack' folder_of_images

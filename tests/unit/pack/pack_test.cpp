@@ -224,7 +224,8 @@ TEST_CASE("what is skipped does not depend on how rows fall into shards", "[pack
   spec.skip_bad = true;
   spec.rows_per_shard = GENERATE(1, 2, 12);
   CHECK(pack_as(2, *source, spec, folder.path / "out").skipped.size() == 6);
-  CHECK(DataSet(folder.path / "out/train").info().rows == 6);
+  // A shard of which all is skipped is not written.
+  CHECK(DataSet(folder.path / "out/train/*.h5").info().rows == 6);
 }
 
 TEST_CASE("images of several sizes are an error that names one unless they are resized", "[pack]") {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/unit/data/shard_fixture.hpp"
 
@@ -21,6 +22,12 @@ TEST_CASE("a folder that lacks a shard which the names count is an error, a patt
   CHECK_THROWS_WITH(DataSet(folder.path),
                     Contains("of the 3 shards that their names count, 2 are here: "
                              "train-00001-of-00003.h5 is missing"));
+  const fs::path set = folder.path / "packed" / "train";
+  fs::create_directories(set);
+  write_shard(set / "train-00001-of-00002.h5", small_info(), 0, 10);
+  CHECK_THROWS_WITH(DataSet(set), Contains("train-00000-of-00002.h5 is missing"));
+  std::ofstream(set.parent_path() / "skipped.txt") << "a.png: broken\n";  // by pack --skip-bad
+  CHECK(DataSet(set).info().rows == 10);
   const DataSet some(folder.path / "train-*.h5");
   CHECK(some.info().rows == 20);
   REQUIRE(some.doubts().size() == 1);
