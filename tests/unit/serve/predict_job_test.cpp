@@ -255,7 +255,8 @@ TEST_CASE("predictions of which nothing says what they are of are joined by no j
   PredictJob job(spec, input);
   worker.work(job, never);
   std::filesystem::remove(folder.path / "predict.json");
-  const auto refused = Contains("has predictions, but predict.json") && Contains("another folder");
+  const auto refused =
+      Contains("has predictions, but predict.json, which says of what, is missing");
   CHECK_THROWS_WITH(PredictJob(spec, input), refused);
   for (const char* file : {"predictions.h5", "predictions.csv"}) {
     std::filesystem::remove(folder.path / file);
