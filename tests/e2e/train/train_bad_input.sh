@@ -49,6 +49,12 @@ refuses 'and both are errors of a rehearsal, too' 'batch = 1 and .*use --batch 2
   "${data[@]}" --model resnet18 --batch 1 --backend clock --clock.row-ms 1
 refuses 'many times as many threads as cores are an error that names both' \
   'threads = 1000: this rank has [0-9]+ core' 1 "${data[@]}" --batch 20 --threads 1000
+unlike=(bash -c '((OMPI_COMM_WORLD_RANK == 0)) || export ONEDNN_MAX_CPU_ISA=SSE41; exec "$@"' -
+  "$LOCKSTEP")
+run ranks 2 "${unlike[@]}" train --out run "${data[@]}" --batch 20 --threads 1 --winograd false
+((status == 2)) && [[ ! -e run ]] &&
+  says 'different orders.*on rank 0, but .*on rank 1; set ONEDNN_MAX_CPU_ISA'
+verdict $? 'ranks of unlike processors are told so before they sum, with the remedy'
 refuses 'a precision that this backend lacks is an error' 'fp16' 1 "${data[@]}" --batch 20 \
   --precision fp16
 refuses 'a missing checkpoint is an error that names it' 'none.h5: No such file' 2 \
