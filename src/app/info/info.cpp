@@ -205,17 +205,18 @@ Json run_as_json(const train::RunDirectory& run) {
   or_warn(run.config(), [&] { config = read_text(run.config()); });
   if (!std::filesystem::exists(run.config()))
     log::warn(fmt::format("{} is missing", run.config().string()));
-  return {{"kind", "run"},
-          {"path", run.root().string()},
-          {"finished", summary && summary->finished()},
-          {"steps", course.starts.empty() && summary ? summary->steps : course.steps},
-          {"starts", as_list(course.starts)},
-          {"epochs", as_list(course.epochs)},
-          {"resumes", as_list(course.resumes)},
-          {"end", course.end ? Json::parse(observe::to_json(*course.end)) : Json(nullptr)},
-          {"checkpoints", std::move(checkpoints)},
-          {"summary", summary ? Json::parse(observe::to_json(*summary)) : Json(nullptr)},
-          {"config", std::move(config)}};
+  return {
+      {"kind", "run"},
+      {"path", run.root().string()},
+      {"finished", summary ? summary->finished() : course.end && course.end->status == "finished"},
+      {"steps", course.starts.empty() && summary ? summary->steps : course.steps},
+      {"starts", as_list(course.starts)},
+      {"epochs", as_list(course.epochs)},
+      {"resumes", as_list(course.resumes)},
+      {"end", course.end ? Json::parse(observe::to_json(*course.end)) : Json(nullptr)},
+      {"checkpoints", std::move(checkpoints)},
+      {"summary", summary ? Json::parse(observe::to_json(*summary)) : Json(nullptr)},
+      {"config", std::move(config)}};
 }
 
 /// The two sets that pack wrote into one folder.

@@ -32,7 +32,8 @@ std::string row_of(const std::vector<std::string>& cells, const std::vector<std:
 }
 
 /// Lines of at most 100 columns.
-std::string wrapped(const std::string& text, const std::string& indent = "") {
+std::string wrapped(const std::string& given, const std::string& indent = "") {
+  const std::string text = one_line(given);
   std::string lines;
   std::size_t column = 0, at = 0;
   while (at < text.size()) {

@@ -236,9 +236,9 @@ TEST_CASE("figures of another start, or of another run, are not mixed with the n
 
 TEST_CASE("a text has no heading above pictures alone, and names stay on their lines", "[report]") {
   const Document document{"a\nb",
-                          {Heading{"Course"}, Figure{"f", "<svg/>", ""}, Heading{"Numbers"},
-                           TextTable{{{"run"}, {"x\ny"}}, ""}}};
-  CHECK(as_text(document) == "a\\nb\n\nNumbers\nrun\nx\\ny\n");
+                          {Verdict{"c\nd", ""}, Heading{"Course"}, Figure{"f", "<svg/>", ""},
+                           Heading{"Numbers"}, TextTable{{{"run"}, {"x\ny"}}, ""}}};
+  CHECK(as_text(document) == "a\\nb\nc\\nd\n\nNumbers\nrun\nx\\ny\n");
 }
 
 TEST_CASE("how to repeat a run that was resumed begins with its first start", "[report]") {
