@@ -36,7 +36,7 @@ void save_plain(const ExchangeParts& parts, int owner, const std::vector<ArenaPa
 bool load_plain(const ExchangeParts& parts, const SavedState& state, const std::string& name,
                 const std::vector<ArenaPart>& all);
 
-/// How ranks wait between one rank's part and the next one's: each has a deadline of its own.
+/// How ranks wait between one rank's part and the next one's: each has its own deadline.
 /// Collective.
 void next_part(comm::Control& control);
 

@@ -182,7 +182,7 @@ std::string describe_dropped(std::uint64_t rows) {
                      rows == 1 ? "it" : "them");
 }
 
-/// How large checkpoints are where ranks or groups have a state of their own.
+/// How large checkpoints are where each rank or group has its own state.
 std::string describe_saved(const RunParts& parts) {
   const RunSpec& spec = parts.spec;
   const auto [each, common] = exchange_state_bytes(parts.config, parts.trainer.network());
