@@ -50,15 +50,17 @@ std::vector<std::string> seeds() {
 
 void one(std::span<const std::uint8_t> bytes) {
   Input input(bytes);
+  ByteBudget::Share share(std::make_shared<ByteBudget>(std::size_t{1} << 26));
   switch (input.byte()) {
     case 'b': {
       const std::size_t length = input.byte() | std::size_t{input.byte()} << 8;
       const std::string body = text_of(input.rest());
-      return judge(serve::parse_infer_request(body, std::to_string(length)));
+      return judge(serve::parse_infer_request(body, std::to_string(length), share));
     }
     case 'z':
-      require_law(serve::decode_content(text_of(input.rest()), "gzip", 1 << 20).size() <= 1 << 20,
-                  "what is decoded is no longer than allowed");
+      require_law(
+          serve::decode_content(text_of(input.rest()), "gzip", 1 << 20, share).size() <= 1 << 20,
+          "what is decoded is no longer than allowed");
       return;
     case 'r': {
       std::string allowed;
@@ -67,7 +69,7 @@ void one(std::span<const std::uint8_t> bytes) {
     }
     default: {
       const std::string body = text_of(input.rest());
-      return judge(serve::parse_infer_request(body, std::nullopt));
+      return judge(serve::parse_infer_request(body, std::nullopt, share));
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "lockstep/base/error.hpp"
@@ -44,6 +46,43 @@ struct HttpTls {
   std::string files;        ///< where they are from, for messages
 };
 
+/// The bytes that requests may hold together, in all servers of a process.
+/// **Thread safety:** all methods; a Share is for one thread at a time.
+class ByteBudget {
+ public:
+  explicit ByteBudget(std::size_t most) : most_(most) {}
+  std::size_t used() const { return used_; }
+
+  /// What one request has of it, until it is destroyed.
+  class Share {
+   public:
+    explicit Share(std::shared_ptr<ByteBudget> budget) : budget_(std::move(budget)) {}
+    ~Share() { give_back(); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    /// False, and nothing is taken, when that many more are not there.
+    bool grow(std::size_t bytes) {
+      if (budget_->used_.fetch_add(bytes) + bytes > budget_->most_) {
+        budget_->used_ -= bytes;
+        return false;
+      }
+      bytes_ += bytes;
+      return true;
+    }
+    void give_back() { budget_->used_ -= std::exchange(bytes_, 0); }
+
+   private:
+    const std::shared_ptr<ByteBudget> budget_;
+    std::size_t bytes_ = 0;
+  };
+
+ private:
+  const std::size_t most_;
+  std::atomic<std::size_t> used_{0};
+};
+
+constexpr const char* no_bytes_left = "too many bytes wait at once";  ///< with 503
+
 /// Where a server listens, and what a client may cost it.
 struct HttpSpec {
   std::string host = "127.0.0.1";     ///< an address in numbers, IPv4 or IPv6
@@ -52,10 +91,11 @@ struct HttpSpec {
   std::optional<HttpTls> tls = {};    ///< HTTPS only; without: HTTP only
   std::size_t most_connections = 64;  ///< further ones wait until one ends
   std::size_t most_body_bytes = 0;    ///< of a request; more is answered by 413
-  std::size_t most_pending_bytes = std::size_t{1} << 28;  ///< of all bodies; more: 503
+  /// Of all bodies and responses; more: 503.
+  std::shared_ptr<ByteBudget> budget = std::make_shared<ByteBudget>(std::size_t{1} << 28);
   unsigned silence_s = 10;  ///< a connection without any byte, or whose header takes that long
                             ///< to come, is closed after it
-  std::size_t body_bytes_per_s = 10'000;  ///< and one whose body is slower for that long
+  std::size_t body_bytes_per_s = 10'000;  ///< and one whose body, or reading, is slower
   double body_s = 600;                    ///< or has not come completely by then
 };
 
@@ -68,6 +108,9 @@ class HttpServer {
   virtual std::uint16_t port() const = 0;  ///< that it listens on; 0 for a Unix socket
   /// Requests that have begun to come, and whose response has not left completely.
   virtual std::size_t open_requests() const = 0;
+  /// Ends the visits whose clients have closed their connections meanwhile. Called now and then, on
+  /// any thread: while a response is waited for, the server does not look at the connection.
+  virtual void end_gone() {}
 };
 
 /// One request in a service, from its header until its response has left completely, or its

@@ -1,3 +1,6 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -12,7 +15,6 @@
 #include "app/status.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/grpc.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/serve/service/serving.hpp"
@@ -37,7 +39,6 @@ struct ServeOptions {
   void add_to(Arguments app) {
     spec.http.port = 8000;
     spec.http.most_connections = 512;
-    spec.http.most_pending_bytes = std::size_t{1} << 30;
     app.add("models", models,
             "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth, .npz or .onnx file, or the "
             "folder of a run: its best.h5, or its newest; the name is the one in requests' paths. "
@@ -73,7 +74,8 @@ struct ServeOptions {
   void add_limits(Arguments app) {
     add_count(app, "--connections", spec.http.most_connections, {1, 65535},
               "open connections at most; further ones wait");
-    add_count(app, "--body-mb", body_mb, {1, 4000}, "size of a request at most, in MB");
+    add_count(app, "--body-mb", body_mb, {1, 4000},
+              "size of a request at most, in MB; all together have 1 GiB, or four times this");
     app.add("--body-s", spec.http.body_s,
             "a connection is closed when a request's body takes longer, however fast it comes")
         .within(1.0, 86400.0)
@@ -179,11 +181,31 @@ void tell_listening(const HttpServer& server, const HttpServer* grpc, const serv
                       : http.socket));
   if (!http.socket.empty() && grpc == nullptr) return;
   const bool local = http.host.starts_with("127.") || http.host == "::1";
+  if (!http.socket.empty() && spec.token.empty())
+    log::warn(
+        "--socket is for its owner alone, but at gRPC's port all users of this machine may "
+        "ask: --token-file asks for a token");
   if (!local && spec.token.empty())
     log::warn("everyone who reaches this address may ask: --token-file asks for a token");
   if (!local && !spec.token.empty() && !http.tls)
     log::warn("the token passes the network in plain text: --tls-cert and --tls-key protect it");
   tell_tunnel(spec, server.port(), node);
+}
+
+/// Connections must leave descriptors for models, and for what the libraries open.
+void fit_connections(serve::ServeSpec& spec) {
+  constexpr std::size_t most_kept = 128;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const auto all = static_cast<std::size_t>(limit.rlim_cur);
+  const std::size_t of_both = spec.grpc_port ? 3 : 1;  // gRPC's take two each
+  const std::size_t fit = std::max<std::size_t>((all - std::min(most_kept, all / 2)) / of_both, 1);
+  if (spec.http.most_connections <= fit) return;
+  log::warn(fmt::format(
+      "--connections {} do not fit: this process may open {} files (ulimit -n). "
+      "It takes {} connections at a time{}",
+      spec.http.most_connections, all, fit, spec.grpc_port ? ", and as many over gRPC" : ""));
+  spec.http.most_connections = fit;
 }
 
 int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
@@ -193,13 +215,15 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
   std::signal(SIGHUP, [](int) { g_reload = true; });
   ServeOptions options = asked;
   settle_form(options.form, options.spec.form);
-  options.spec.http.most_body_bytes = options.body_mb * 1'000'000;
-  allow_open_files(options.spec.http.most_connections);
+  HttpSpec& http = options.spec.http;
+  http.most_body_bytes = options.body_mb * 1'000'000;
+  http.budget = std::make_shared<ByteBudget>(
+      std::max<std::size_t>(std::size_t{1} << 30, 4 * http.most_body_bytes));
+  fit_connections(options.spec);
   if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
   require(options.tls_cert.empty() == options.tls_key.empty(),
           "give --tls-cert and --tls-key together: HTTPS needs both");
-  if (!options.tls_cert.empty())
-    options.spec.http.tls = read_tls(options.tls_cert, options.tls_key);
+  if (!options.tls_cert.empty()) http.tls = read_tls(options.tls_cert, options.tls_key);
   std::vector<serve::ModelSource> sources;
   for (std::vector<std::string> rest = options.models; !rest.empty();)
     sources.push_back(take_source(rest, options));
@@ -213,11 +237,16 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
                           {.stop = [] { return train::stop_requested(); },
                            .reload = [] { return g_reload.exchange(false); },
                            .listening =
-                               [&](const HttpServer& http, const HttpServer* grpc) {
-                                 tell_listening(http, grpc, options.spec, launch.rank.host);
+                               [&](const HttpServer& served, const HttpServer* grpc) {
+                                 tell_listening(served, grpc, options.spec, launch.rank.host);
+                               },
+                           .leave =
+                               [] {
+                                 log::info("stopped");
+                                 ::_exit(status_done);
                                }});
-  if (all_answered) log::info("stopped: all requests were answered");
-  return all_answered ? status_done : status_failed;
+  log::info(all_answered ? "stopped: all requests were answered" : "stopped");
+  return status_done;
 }
 
 }  // namespace

@@ -11,9 +11,15 @@
 namespace lockstep {
 namespace {
 
+std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 FileStamp stamp_in(const struct stat& status) {
-  return {static_cast<std::uint64_t>(status.st_size), static_cast<std::uint64_t>(status.st_ino),
-          std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+  return {.bytes = static_cast<std::uint64_t>(status.st_size),
+          .inode = static_cast<std::uint64_t>(status.st_ino),
+          .modified_ns = nanoseconds(status.st_mtim),
+          .touched_ns = nanoseconds(status.st_ctim)};
 }
 
 [[noreturn]] void cannot_ask(const std::filesystem::path& path) {

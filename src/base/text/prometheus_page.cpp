@@ -4,12 +4,14 @@
 
 #include <fmt/core.h>
 
+#include "lockstep/base/text/utf8.hpp"
+
 namespace lockstep {
 namespace {
 
-std::string label_value(std::string_view value) {
+std::string label_value(const std::string& value) {
   std::string text;
-  for (const char letter : value)
+  for (const char letter : valid_utf8(value))  // else the whole page is an error
     if (letter == '\n')
       text += "\\n";
     else if (letter == '"' || letter == '\\')

@@ -15,7 +15,16 @@
 
 namespace lockstep::grpc {
 
-/// One call. It has at most one operation on its way, whose tag in the queue it is.
+struct Call;
+
+/// What the queue's events are about: an operation of a call, that a call has ended, also because
+/// its client has gone, or (without a call) responses.
+struct Event {
+  Call* call = nullptr;
+  bool done = false;
+};
+
+/// One call. It has at most one operation on its way.
 struct Call {
   enum class State {
     awaited,  ///< no client has it yet
@@ -23,15 +32,20 @@ struct Call {
     asked,    ///< the service has it
     leaving   ///< its reply
   };
-  explicit Call(std::uint64_t number_) : number(number_) {}
+  Call(std::uint64_t number_, const std::shared_ptr<ByteBudget>& budget)
+      : number(number_), share(budget) {}
   const std::uint64_t number;
+  Event operation{this, false}, done{this, true};
+  bool has_ended = false, is_left = false;  ///< its events for that have come: `done`, `operation`
   State state = State::awaited;
   ::grpc::GenericServerContext context;
   ::grpc::GenericServerAsyncReaderWriter stream{&context};
   ::grpc::ByteBuffer message;
   const Method* method = nullptr;
-  double began_s = 0;
-  std::size_t bytes = 0;  ///< of its message, as they are counted
+  std::uint64_t place = 0;  ///< among those that wait for their clients; 0: none
+  double until_s = 0;       ///< for its message, and then for its reply; a time of now_s()
+  bool counted = false;     ///< it is one of the open requests
+  ByteBudget::Share share;  ///< of its message and its reply
   std::unique_ptr<HttpVisit> visit;
 };
 
@@ -42,7 +56,7 @@ class Outbox {
  public:
   /// By their calls' numbers.
   using Responses = std::vector<std::pair<std::uint64_t, HttpResponse>>;
-  /// `bell` is the tag of the queue's event for responses.
+  /// `bell` is the queue's Event for responses.
   Outbox(::grpc::CompletionQueue& queue, void* bell) : queue_(queue), bell_(bell) {}
 
   void put(std::uint64_t call, HttpResponse response) {

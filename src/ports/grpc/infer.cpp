@@ -7,6 +7,9 @@
 #include <vector>
 
 #include <fmt/core.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/text/json_text.hpp"
@@ -38,6 +41,9 @@ Json value_of(const inference::InferParameter& parameter) {
 }
 
 Json json_of(const Parameters& parameters) {
+  constexpr std::size_t most = 500;  // each is compared with those before it
+  if (parameters.size() > most)
+    throw RequestError(400, fmt::format("{} parameters, more than {}", parameters.size(), most));
   Json json = Json::object();
   for (const auto& [name, parameter] : parameters) json[name] = value_of(parameter);
   return json;
@@ -98,7 +104,50 @@ Json inputs_of(const inference::ModelInferRequest& message, std::string& bytes) 
   return inputs;
 }
 
+using Stream = google::protobuf::io::CodedInputStream;
+using Wire = google::protobuf::internal::WireFormatLite;
+
+/// How deep in a message the tensors of an inference are, and their contents; and the numbers of
+/// the fields that hold both.
+enum Depth { of_message, of_tensor, of_contents };
+constexpr int tensors_field = 5, contents_field = 5, shape_field = 3;
+
+/// Counts what becomes an object. False for a message that is cut off, or too much.
+bool count_parts(Stream& stream, Depth depth, std::size_t& parts) {
+  constexpr std::size_t most_parts = 100'000, longest_shape = 100;
+  while (const std::uint32_t tag = stream.ReadTag()) {
+    const int field = Wire::GetTagFieldNumber(tag);
+    const bool is_bytes = Wire::GetTagWireType(tag) == Wire::WIRETYPE_LENGTH_DELIMITED;
+    if ((is_bytes || depth != of_contents) && ++parts > most_parts) return false;
+    if (!is_bytes) {
+      if (!Wire::SkipField(&stream, tag)) return false;
+      continue;
+    }
+    std::uint32_t length = 0;
+    if (!stream.ReadVarint32(&length)) return false;
+    const bool inside = (depth == of_message && field == tensors_field) ||
+                        (depth == of_tensor && field == contents_field);
+    if (depth == of_tensor && field == shape_field && length > longest_shape) return false;
+    if (!inside) {
+      if (!stream.Skip(static_cast<int>(length))) return false;
+      continue;
+    }
+    const auto outer = stream.PushLimit(static_cast<int>(length));
+    if (!count_parts(stream, static_cast<Depth>(depth + 1), parts)) return false;
+    stream.PopLimit(outer);
+  }
+  return true;
+}
+
 }  // namespace
+
+void require_few_parts(::grpc::ByteBuffer& message) {
+  ::grpc::ProtoBufferReader reader(&message);
+  Stream stream(&reader);
+  std::size_t parts = 0;
+  if (!reader.status().ok() || !count_parts(stream, of_message, parts))
+    throw RequestError(400, "the message is cut off, or has more parts than an inference has");
+}
 
 std::string model_path(const std::string& name, const std::string& version, const char* what) {
   if (name.empty() || name.find('/') != name.npos)

@@ -37,7 +37,6 @@ template <class Message, class Reply>
 Method document(std::string (*path)(const Message&), const char* before = "",
                 const char* after = "") {
   return {
-      .open = false,
       .ask =
           [path](::grpc::ByteBuffer& message, std::optional<double>) {
             return HttpRequest{
@@ -73,9 +72,10 @@ Method index_method() {
 }
 
 Method infer_method() {
-  return {.open = false,
+  return {.large = true,
           .ask =
               [](::grpc::ByteBuffer& message, std::optional<double> left_s) {
+                require_few_parts(message);
                 return infer_request(parsed<inference::ModelInferRequest>(message), left_s);
               },
           .reply = [](const HttpResponse& response) { return bytes_of(infer_reply(response)); }};

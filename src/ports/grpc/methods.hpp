@@ -12,7 +12,8 @@
 namespace lockstep::grpc {
 
 struct Method {
-  bool open = false;  ///< also for those without a token
+  bool open = false;   ///< also for those without a token
+  bool large = false;  ///< its messages may be, so they may take their time
   /// The request that a message is. `left_s`: until the call's deadline. Throws RequestError.
   std::function<HttpRequest(::grpc::ByteBuffer& message, std::optional<double> left_s)> ask;
   /// The reply that a response without an error is.

@@ -1,17 +1,12 @@
-#include <arpa/inet.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <limits>
+#include <map>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -23,20 +18,24 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/grpc.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/owned.hpp"
 #include "ports/grpc/call.hpp"
+#include "ports/grpc/door.hpp"
 #include "ports/grpc/methods.hpp"
 
 // One thread takes calls, their messages and their responses from the library's queue, as the
 // server of HTTP does: a call that waits for its answer holds no thread. Before its message comes,
-// a call is asked for the token; of the message only then.
+// a call is asked for the token. It counts when that is there. Calls whose message does not come,
+// or whose client does not take the reply, end after a time, and the oldest when there are many.
 namespace lockstep {
 namespace grpc {
 namespace {
 
 constexpr double look_every_s = 1;
-constexpr std::chrono::seconds to_leave{2};  // for the last replies, when the server ends
-constexpr int idle_ms = 300'000;             // after which a connection without calls is closed
+constexpr std::chrono::milliseconds to_leave{300};  // for the last replies, when the server ends
+constexpr int idle_ms = 60'000;  // after which a connection without calls is closed
+constexpr std::size_t most_of_the_library = std::size_t{1} << 30;  // for what is on its way
+constexpr int most_streams = 128;       // calls of one connection at a time
+constexpr double small_message_s = 10;  // for those of all methods but inferences
 
 ::grpc::StatusCode code_of(unsigned status) {
   switch (status) {
@@ -69,27 +68,6 @@ constexpr int idle_ms = 300'000;             // after which a connection without
   return {code_of(response.status), error->get<std::string>()};
 }
 
-/// Why nothing can listen there: the library does not tell.
-std::string obstacle(const HttpSpec& spec) {
-  sockaddr_in v4 = {};
-  sockaddr_in6 v6 = {};
-  const bool is_v4 = ::inet_pton(AF_INET, spec.host.c_str(), &v4.sin_addr) == 1;
-  if (!is_v4 && ::inet_pton(AF_INET6, spec.host.c_str(), &v6.sin6_addr) != 1)
-    return "it is not an address in numbers";
-  v4.sin_family = AF_INET;
-  v6.sin6_family = AF_INET6;
-  v4.sin_port = v6.sin6_port = htons(spec.port);
-  const Owned<int, ::close, -1> tried(
-      ::socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  ::setsockopt(tried.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const auto* address =
-      is_v4 ? reinterpret_cast<const sockaddr*>(&v4) : reinterpret_cast<const sockaddr*>(&v6);
-  const bool listens = ::bind(tried.get(), address, is_v4 ? sizeof v4 : sizeof v6) == 0 &&
-                       ::listen(tried.get(), 1) == 0;
-  return listens ? "the library refuses" : std::strerror(errno);
-}
-
 std::shared_ptr<::grpc::ServerCredentials> credentials_of(const HttpSpec& spec) {
   if (!spec.tls) return ::grpc::InsecureServerCredentials();
   ::grpc::SslServerCredentialsOptions options;
@@ -109,47 +87,51 @@ std::optional<double> left_s(const ::grpc::ServerContext& context) {
 
 class GrpcServer final : public HttpServer {
  public:
-  GrpcServer(const HttpSpec& spec, HttpService& service) : spec_(spec), service_(service) {
+  GrpcServer(const HttpSpec& spec, HttpService& service)
+      : spec_(spec),
+        service_(service),
+        door_(spec.host, spec.port, spec.most_connections, spec.silence_s) {
     gpr_set_log_function([](gpr_log_func_args*) {});  // all lines are log's
-    const bool v6 = spec.host.find(':') != spec.host.npos;
-    const std::string address =
-        fmt::format("{}:{}", v6 ? "[" + spec.host + "]" : spec.host, spec.port);
     ::grpc::ResourceQuota quota;
-    quota.Resize(spec.most_pending_bytes);
+    quota.Resize(most_of_the_library);
     ::grpc::ServerBuilder builder;
-    builder.AddListeningPort(address, credentials_of(spec), &port_)
-        .RegisterAsyncGenericService(&generic_)
+    builder.RegisterAsyncGenericService(&generic_)
         .SetMaxReceiveMessageSize(at_most(spec.most_body_bytes))
         .SetMaxSendMessageSize(-1)
         .SetResourceQuota(quota)
-        .AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0)
-        .AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, at_most(spec.most_connections))
+        .AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, most_streams)
         .AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, idle_ms)
         .AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, at_most(spec.silence_s * 1000))
         // A small message can have a large content.
         .AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0)
         .SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false)
         .SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+    using Type = ::grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    auto acceptor =
+        builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, credentials_of(spec));
     queue_ = builder.AddCompletionQueue();
     server_ = builder.BuildAndStart();
-    require(server_ != nullptr && port_ != 0,
-            fmt::format("{}: nothing can listen there: {}", address, obstacle(spec)));
+    require(server_ != nullptr, "gRPC: the library refuses to start");
     outbox_ = std::make_shared<Outbox>(*queue_, &bell_);
     thread_ = std::thread([this] { run(); });
+    door_.open(std::move(acceptor));
   }
 
+  /// The queue is closed by its thread, when the last call has ended: the library ends the process
+  /// when anything begins on a closed one.
   ~GrpcServer() override {
+    door_.close();
     ends_ = true;
     outbox_->wake();
     server_->Shutdown(std::chrono::system_clock::now() + to_leave);
-    outbox_->close();
-    queue_->Shutdown();
+    shut_ = true;
+    outbox_->wake();
     thread_.join();
   }
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  std::uint16_t port() const override { return static_cast<std::uint16_t>(port_); }
+  std::uint16_t port() const override { return door_.port(); }
   std::size_t open_requests() const override { return open_; }
 
  private:
@@ -165,11 +147,16 @@ class GrpcServer final : public HttpServer {
           queue_->AsyncNext(&tag, &ok, std::chrono::system_clock::now() + std::chrono::seconds(1));
       if (next == ::grpc::CompletionQueue::SHUTDOWN) return;
       const bool came = next == ::grpc::CompletionQueue::GOT_EVENT;
-      if (came && tag != &bell_) step(*static_cast<Call*>(tag), ok);
-      for (auto& [number, response] : outbox_->take(came && tag == &bell_))
+      const Event* event = static_cast<Event*>(tag);
+      if (came && event != &bell_) event->done ? note_end(*event->call) : step(*event->call, ok);
+      for (auto& [number, response] : outbox_->take(came && event == &bell_))
         if (const auto call = calls_.find(number); call != calls_.end())
           answer(*call->second, response);
       if (ends_) end_waiting();
+      if (shut_ && calls_.empty() && !std::exchange(closed_, true)) {
+        outbox_->close();
+        queue_->Shutdown();
+      }
       if (now_s() < next_look_s) continue;
       end_slow();
       next_look_s = now_s() + look_every_s;
@@ -178,16 +165,22 @@ class GrpcServer final : public HttpServer {
 
   /// Takes one more call, unless there are too many.
   void await() {
-    if (awaits_ || ends_ || open_ >= spec_.most_connections) return;
+    if (awaits_ || ends_ || asked_ >= spec_.most_connections) return;
     awaits_ = true;
-    auto call = std::make_unique<Call>(next_number_++);
-    generic_.RequestCall(&call->context, &call->stream, queue_.get(), queue_.get(), call.get());
+    auto call = std::make_unique<Call>(next_number_++, spec_.budget);
+    call->context.AsyncNotifyWhenDone(&call->done);
+    generic_.RequestCall(&call->context, &call->stream, queue_.get(), queue_.get(),
+                         &call->operation);
     calls_.emplace(call->number, std::move(call));
   }
 
   /// What comes after a call's operation, which has failed unless `ok`.
   void step(Call& call, bool ok) {
-    if (call.state == Call::State::leaving) return end(call);
+    slow_.erase(call.place);
+    if (call.state == Call::State::leaving) {
+      call.is_left = true;
+      return end(call);
+    }
     if (call.state == Call::State::coming)
       return ok ? ask(call) : finish(call, {::grpc::StatusCode::INVALID_ARGUMENT, "no message"});
     awaits_ = false;
@@ -195,13 +188,11 @@ class GrpcServer final : public HttpServer {
       calls_.erase(call.number);
       return;
     }
-    ++open_;
-    await();
     begin(call);
+    await();
   }
 
   void begin(Call& call) {
-    call.began_s = now_s();
     call.method = find_method(call.context.method());
     if (call.method == nullptr)
       return finish(call, {::grpc::StatusCode::UNIMPLEMENTED,
@@ -214,7 +205,18 @@ class GrpcServer final : public HttpServer {
         return finish(call, status_of(*refusal));
     }
     call.state = Call::State::coming;
-    call.stream.Read(&call.message, &call);
+    const double patience_s = call.method->large ? spec_.body_s : small_message_s;
+    call.until_s = now_s() + std::min(patience_s, spec_.body_s);
+    call.stream.Read(&call.message, &call.operation);
+    wait_for_client(call);
+  }
+
+  void wait_for_client(Call& call) {
+    call.place = next_place_++;
+    slow_.emplace(call.place, &call);
+    if (slow_.size() <= spec_.most_connections) return;
+    slow_.begin()->second->context.TryCancel();
+    slow_.erase(slow_.begin());
   }
 
   static void add_token(const Call& call, HttpRequest& request) {
@@ -226,11 +228,12 @@ class GrpcServer final : public HttpServer {
 
   void ask(Call& call) {
     call.state = Call::State::asked;
-    call.bytes = call.message.Length();
-    pending_bytes_ += call.bytes;
+    call.counted = true;
+    ++asked_;
+    ++open_;
     if (ends_) return answer(call, ending());
-    if (pending_bytes_ > spec_.most_pending_bytes)
-      return answer(call, service_.error(503, "too many bytes wait at once"));
+    if (!call.share.grow(call.message.Length()))
+      return answer(call, service_.error(503, no_bytes_left));
     try {
       HttpRequest request = call.method->ask(call.message, left_s(call.context));
       call.message.Clear();
@@ -254,9 +257,11 @@ class GrpcServer final : public HttpServer {
     const ::grpc::Status status = status_of(response);
     if (!status.ok()) return finish(call, status);
     try {
+      if (!call.share.grow(response.body.size()))
+        return finish(call, {::grpc::StatusCode::UNAVAILABLE, no_bytes_left});
       const ::grpc::ByteBuffer reply = call.method->reply(response);
-      call.state = Call::State::leaving;
-      call.stream.WriteAndFinish(reply, {}, ::grpc::Status::OK, &call);
+      leave(call, reply.Length());
+      call.stream.WriteAndFinish(reply, {}, ::grpc::Status::OK, &call.operation);
     } catch (const std::exception& error) {
       fail(call, error);
     }
@@ -268,14 +273,33 @@ class GrpcServer final : public HttpServer {
   }
 
   void finish(Call& call, const ::grpc::Status& status) {
+    leave(call, 0);
+    call.stream.Finish(status, &call.operation);
+  }
+
+  void leave(Call& call, std::size_t bytes) {
+    if (call.state == Call::State::asked) --asked_;
     call.state = Call::State::leaving;
-    call.stream.Finish(status, &call);
+    wait_for_client(call);
+    await();
+    call.until_s = now_s() + spec_.silence_s +
+                   static_cast<double>(bytes) / static_cast<double>(spec_.body_bytes_per_s);
+  }
+
+  /// It has its reply, or its client has gone: then no one waits for that.
+  void note_end(Call& call) {
+    call.has_ended = true;
+    if (call.state == Call::State::asked) {
+      call.visit.reset();
+      finish(call, ::grpc::Status::CANCELLED);
+    }
+    end(call);
   }
 
   void end(Call& call) {
-    pending_bytes_ -= call.bytes;
+    if (!call.has_ended || !call.is_left) return;
+    if (call.counted) --open_;
     calls_.erase(call.number);
-    --open_;
     await();
   }
 
@@ -283,18 +307,19 @@ class GrpcServer final : public HttpServer {
     for (const auto& [number, call] : calls_) answer(*call, ending());
   }
 
-  /// Their messages have not come in time.
+  /// Their messages have not come, or their clients have not taken their replies, in time.
   void end_slow() {
     for (const auto& [number, call] : calls_)
-      if (call->state == Call::State::coming && now_s() > call->began_s + spec_.body_s)
+      if ((call->state == Call::State::coming || call->state == Call::State::leaving) &&
+          now_s() > call->until_s)
         call->context.TryCancel();
   }
 
   const HttpSpec spec_;
   HttpService& service_;
-  int port_ = 0;
-  char bell_ = 0;  // its address is the tag of the outbox's event
-  std::atomic<bool> ends_{false};
+  Door door_;
+  Event bell_;  // of the outbox
+  std::atomic<bool> ends_{false}, shut_{false};
   std::atomic<std::size_t> open_{0};
   ::grpc::AsyncGenericService generic_;
   std::unique_ptr<::grpc::ServerCompletionQueue> queue_;
@@ -302,10 +327,12 @@ class GrpcServer final : public HttpServer {
   std::shared_ptr<Outbox> outbox_;
   // Of the server's thread:
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
-  std::uint64_t next_number_ = 0;
-  std::size_t pending_bytes_ = 0;
-  bool awaits_ = false;  // one of the calls is awaited
-  std::thread thread_;   // last: it uses the others
+  std::uint64_t next_number_ = 0, next_place_ = 1;
+  std::map<std::uint64_t, Call*> slow_;  // that wait for their clients; the first is the oldest
+  std::size_t asked_ = 0;                // that wait for the service
+  bool awaits_ = false;                  // one of the calls is awaited
+  bool closed_ = false;                  // the queue
+  std::thread thread_;                   // last: it uses the others
 };
 
 }  // namespace

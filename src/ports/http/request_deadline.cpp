@@ -18,6 +18,10 @@ void Patience::came(std::size_t bytes, double now_s) {
   until_s_ = std::min({until_s_ + bought_s, now_s + limits_.silence_s, latest_s_});
 }
 
+void Patience::leaves(std::size_t bytes, double now_s) {
+  until_s_ = now_s + limits_.silence_s + static_cast<double>(bytes) / limits_.body_bytes_per_s;
+}
+
 RequestDeadline::~RequestDeadline() {
   {
     const std::scoped_lock lock(mutex_);
@@ -28,8 +32,18 @@ RequestDeadline::~RequestDeadline() {
 }
 
 void RequestDeadline::await(MHD_Connection* connection) {
+  await(connection, Patience(now_s(), limits_));
+}
+
+void RequestDeadline::leaves(MHD_Connection* connection, std::size_t bytes) {
+  Patience patience(now_s(), limits_);
+  patience.leaves(bytes, now_s());
+  await(connection, patience);
+}
+
+void RequestDeadline::await(MHD_Connection* connection, const Patience& patience) {
   const std::scoped_lock lock(mutex_);
-  awaited_.insert_or_assign(connection, Patience(now_s(), limits_));
+  awaited_.insert_or_assign(connection, patience);
   if (!thread_.joinable()) start();
   if (sleeps_) changes_.notify_all();
 }
@@ -53,8 +67,9 @@ void RequestDeadline::forget(MHD_Connection* connection) {
   awaited_.erase(connection);
 }
 
-/// A new deadline is never before those that are there, so it need not wake for it.
+/// A new deadline is never sooner than the shortest sleep, so it need not wake for it.
 void RequestDeadline::work() {
+  const double shortest_s = std::min<double>(limits_.silence_s, limits_.body_s);
   std::unique_lock lock(mutex_);
   while (!stopped_) {
     if (awaited_.empty()) {
@@ -65,7 +80,7 @@ void RequestDeadline::work() {
     }
     const auto first = std::ranges::min_element(
         awaited_, {}, [](const auto& one) { return one.second.until_s(); });
-    const double left_s = first->second.until_s() - now_s();
+    const double left_s = std::min(first->second.until_s() - now_s(), shortest_s);
     if (left_s > 0) changes_.wait_for(lock, std::chrono::duration<double>(left_s));
     end_late();
   }

@@ -28,6 +28,8 @@ class Patience {
         until_s_(now_s + std::min(limits.silence_s, limits.body_s)),
         latest_s_(now_s + limits.body_s) {}
   void came(std::size_t bytes, double now_s);
+  /// From now on it reads a response: by then it has to have all.
+  void leaves(std::size_t bytes, double now_s);
   double until_s() const { return until_s_; }
 
  private:
@@ -36,9 +38,10 @@ class Patience {
 };
 
 /// Ends connections over which no request comes in time: a whole header within `silence_s`, then a
-/// body that is not slower than a rate for longer than that, nor takes longer than `body_s`. The
-/// library's own limit begins again with each byte, so a client that sends one now and then would
-/// stay for ever. Its thread starts with the first connection, and sleeps while nothing is awaited.
+/// body that is not slower than a rate for longer than that, nor takes longer than `body_s`; then
+/// its response has to be read, `silence_s` and what its bytes take at that rate. The library's own
+/// limit begins again with each byte, so a client that sends one now and then would stay for ever.
+/// Its thread starts with the first connection, and sleeps while nothing is awaited.
 /// **Thread safety:** all methods.
 class RequestDeadline {
  public:
@@ -49,10 +52,12 @@ class RequestDeadline {
   /// A header or a body begins to come: the connection is new, its last request has ended, or its
   /// header has come.
   void await(MHD_Connection* connection);
-  void came(MHD_Connection* connection, std::size_t bytes);  ///< of the body
+  void came(MHD_Connection* connection, std::size_t bytes);    ///< of the body
+  void leaves(MHD_Connection* connection, std::size_t bytes);  ///< a response of that many begins
   void forget(MHD_Connection* connection);  ///< a request has come, or the connection ends
 
  private:
+  void await(MHD_Connection* connection, const Patience& patience);
   void start();  // holds the lock
   void work();
   void end_late();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -21,8 +20,11 @@
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "ports/http/local_socket.hpp"
+#include "ports/http/reply.hpp"
 #include "ports/http/request_deadline.hpp"
+#include "ports/http/strict_header.hpp"
 #include "ports/http/tls.hpp"
 
 namespace lockstep {
@@ -55,40 +57,17 @@ Address address_of(const HttpSpec& spec) {
   return address;
 }
 
-/// Where the response to one request is put, by whichever thread has it.
-struct Reply {
-  std::mutex mutex;
-  std::optional<HttpResponse> response;
-  MHD_Connection* parked = nullptr;  ///< waits for the response
-
-  void take(HttpResponse given) {
-    const std::scoped_lock lock(mutex);
-    if (response) return;
-    response = std::move(given);
-    if (parked != nullptr) MHD_resume_connection(std::exchange(parked, nullptr));
-  }
-  bool is_there() {
-    const std::scoped_lock lock(mutex);
-    return response.has_value();
-  }
-};
-
 /// A request that is still coming, and then its answer.
 struct Incoming {
   HttpRequest request;
-  const std::shared_ptr<Reply> reply = std::make_shared<Reply>();
+  const std::shared_ptr<http::Reply> reply = std::make_shared<http::Reply>();
   std::unique_ptr<HttpVisit> visit;  ///< none where a response refuses it
-  std::size_t bytes = 0;             ///< of its body, as they are counted
+  ByteBudget::Share share;           ///< of its body and its response
+  std::size_t room = 0;              ///< for its body, of that
   bool asked = false;                ///< the service has it
+  bool broken = false;               ///< where the next one begins is unknown
+  explicit Incoming(const std::shared_ptr<ByteBudget>& budget) : share(budget) {}
 };
-
-MHD_Result take_header(void* into, MHD_ValueKind, const char* name, const char* value) {
-  std::string lower = name;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  static_cast<Incoming*>(into)->request.headers[std::move(lower)] = value ? value : "";
-  return MHD_YES;
-}
 
 /// Answers at once.
 class AtOnce final : public HttpService {
@@ -131,7 +110,8 @@ class MicroHttpServer final : public HttpServer {
         0, nullptr, nullptr, &MicroHttpServer::access, this, MHD_OPTION_ARRAY, options.data(),
         MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(spec.most_connections),
         MHD_OPTION_CONNECTION_TIMEOUT, spec.silence_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        connection_bytes, MHD_OPTION_NOTIFY_COMPLETED, &MicroHttpServer::completed, this,
+        connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK,
+        &http::decode_path, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &MicroHttpServer::completed, this,
         MHD_OPTION_NOTIFY_CONNECTION, &MicroHttpServer::connected, this, MHD_OPTION_END));
     require(bool{daemon_},
             fmt::format("{}: nothing can listen there: {}",
@@ -146,7 +126,7 @@ class MicroHttpServer final : public HttpServer {
 
   /// The library ends the process if it stops while a connection is parked.
   ~MicroHttpServer() override {
-    std::set<std::shared_ptr<Reply>> waiting;
+    std::set<std::shared_ptr<http::Reply>> waiting;
     {
       const std::scoped_lock lock(mutex_);
       ends_ = true;
@@ -162,6 +142,17 @@ class MicroHttpServer final : public HttpServer {
   }
   std::size_t open_requests() const override { return open_; }
 
+  void end_gone() override {
+    std::set<std::shared_ptr<http::Reply>> waiting;
+    {
+      const std::scoped_lock lock(mutex_);
+      waiting = waiting_;
+    }
+    for (const auto& reply : waiting)
+      if (reply->is_alone())
+        reply->take(service_.error(MHD_HTTP_BAD_REQUEST, "the connection was closed"));
+  }
+
  private:
   HttpResponse ending() const {
     return service_.error(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends");
@@ -169,11 +160,12 @@ class MicroHttpServer final : public HttpServer {
 
   /// The library calls it when the headers are there, for each part of the body, and at its end.
   static MHD_Result access(void* self, MHD_Connection* connection, const char* path,
-                           const char* method, const char*, const char* part, size_t* part_bytes,
-                           void** state) {
+                           const char* method, const char* version, const char* part,
+                           size_t* part_bytes, void** state) {
     auto& server = *static_cast<MicroHttpServer*>(self);
     try {
-      if (*state == nullptr) return server.begin(connection, path, method, state);
+      if (*state == nullptr)
+        return server.begin(connection, {connection, path, version}, path, method, state);
       auto& incoming = *static_cast<Incoming*>(*state);
       if (*part_bytes == 0) return server.answer(connection, incoming);
       server.deadline_.came(connection, *part_bytes);
@@ -186,13 +178,16 @@ class MicroHttpServer final : public HttpServer {
     }
   }
 
-  MHD_Result begin(MHD_Connection* connection, const char* path, const char* method, void** state) {
+  MHD_Result begin(MHD_Connection* connection, http::StrictHeader header, const char* path,
+                   const char* method, void** state) {
     deadline_.await(connection);
-    auto incoming = std::make_unique<Incoming>();
+    auto incoming = std::make_unique<Incoming>(spec_.budget);
     incoming->request.method = method;
     incoming->request.path = path;
-    MHD_get_connection_values(connection, MHD_HEADER_KIND, take_header, incoming.get());
-    auto begun = service_.begin(incoming->request);
+    incoming->request.headers = header.take();
+    incoming->broken = !header.fault().empty();
+    auto begun = incoming->broken ? service_.error(MHD_HTTP_BAD_REQUEST, header.fault())
+                                  : service_.begin(incoming->request);
     if (auto* refusal = std::get_if<HttpResponse>(&begun))
       incoming->reply->take(std::move(*refusal));
     else
@@ -201,25 +196,49 @@ class MicroHttpServer final : public HttpServer {
     Incoming& coming = *incoming;
     *state = incoming.release();
     // Its client asks before it sends the body. All others have begun to send it, and read later.
-    const bool asks = coming.request.headers.contains("expect");
+    const bool asks = coming.broken || coming.request.headers.contains("expect");
     return asks && coming.reply->is_there() ? respond(connection, coming) : MHD_YES;
   }
 
   void take_part(Incoming& incoming, std::string_view part) {
     if (incoming.reply->is_there()) return;
-    incoming.bytes += part.size();
-    pending_bytes_ += part.size();
-    if (incoming.request.body.size() + part.size() > spec_.most_body_bytes)
+    std::string& body = incoming.request.body;
+    if (body.size() + part.size() > spec_.most_body_bytes)
       return incoming.reply->take(
           service_.error(MHD_HTTP_CONTENT_TOO_LARGE,
                          fmt::format("a body has at most {} bytes", spec_.most_body_bytes)));
-    if (pending_bytes_ > spec_.most_pending_bytes) {
-      HttpResponse full =
-          service_.error(MHD_HTTP_SERVICE_UNAVAILABLE, "too many bytes wait at once");
-      full.headers["Retry-After"] = "1";
-      return incoming.reply->take(std::move(full));
+    if (!make_room(incoming, body.size() + part.size())) {
+      body = {};
+      return incoming.reply->take(full());
     }
-    incoming.request.body.append(part);
+    body.append(part);
+  }
+
+  /// What a client has announced is taken at once from the system, which gives it as it is used,
+  /// but from the budget as it comes: to announce costs nothing. Else it grows by doubling.
+  bool make_room(Incoming& incoming, std::size_t bytes) const {
+    std::string& body = incoming.request.body;
+    if (body.empty()) {
+      const auto& headers = incoming.request.headers;
+      const auto length = headers.find("content-length");
+      if (length != headers.end())
+        body.reserve(std::min<std::size_t>(whole_number<std::uint64_t>(length->second).value_or(0),
+                                           spec_.most_body_bytes));
+    }
+    const bool announced = incoming.request.headers.contains("content-length");
+    if (bytes <= incoming.room) return true;
+    const std::size_t room =
+        announced ? bytes : std::min(std::max(bytes, 2 * incoming.room), spec_.most_body_bytes);
+    if (!incoming.share.grow(room - incoming.room)) return false;
+    incoming.room = room;
+    if (!announced) body.reserve(room);
+    return true;
+  }
+
+  HttpResponse full() const {
+    HttpResponse response = service_.error(MHD_HTTP_SERVICE_UNAVAILABLE, no_bytes_left);
+    response.headers["Retry-After"] = "1";
+    return response;
   }
 
   static void connected(void* self, MHD_Connection* connection, void**,
@@ -240,7 +259,6 @@ class MicroHttpServer final : public HttpServer {
     if (!incoming) return;
     auto& server = *static_cast<MicroHttpServer*>(self);
     server.deadline_.await(connection);
-    server.pending_bytes_ -= incoming->bytes;
     --server.open_;
     const std::scoped_lock lock(server.mutex_);
     server.waiting_.erase(incoming->reply);
@@ -266,7 +284,7 @@ class MicroHttpServer final : public HttpServer {
   }
 
   /// False when the response is there already.
-  bool park(MHD_Connection* connection, const std::shared_ptr<Reply>& reply) {
+  bool park(MHD_Connection* connection, const std::shared_ptr<http::Reply>& reply) {
     const std::scoped_lock lock(mutex_, reply->mutex);
     if (ends_ && !reply->response) reply->response = ending();
     if (reply->response) return false;
@@ -276,14 +294,18 @@ class MicroHttpServer final : public HttpServer {
     return true;
   }
 
-  static MHD_Result respond(MHD_Connection* connection, const Incoming& incoming) {
-    const HttpResponse& given = *incoming.reply->response;
+  MHD_Result respond(MHD_Connection* connection, Incoming& incoming) {
+    HttpResponse& given = *incoming.reply->response;
+    if (!incoming.share.grow(given.body.size())) given = full();
+    deadline_.leaves(connection, given.body.size());
+    // It is there until completed().
     MHD_Response* response = MHD_create_response_from_buffer(
-        given.body.size(), const_cast<char*>(given.body.data()), MHD_RESPMEM_MUST_COPY);
+        given.body.size(), const_cast<char*>(given.body.data()), MHD_RESPMEM_PERSISTENT);
     if (response == nullptr) return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, given.type.c_str());
     for (const auto& [name, value] : given.headers)
       MHD_add_response_header(response, name.c_str(), value.c_str());
+    if (incoming.broken) MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     const MHD_Result result = MHD_queue_response(connection, given.status, response);
     MHD_destroy_response(response);
     return result;
@@ -293,11 +315,11 @@ class MicroHttpServer final : public HttpServer {
   std::unique_ptr<HttpService> owned_;
   HttpService& service_;
   std::optional<http::LocalSocket> local_;
-  std::atomic<std::size_t> open_{0}, pending_bytes_{0};
+  std::atomic<std::size_t> open_{0};
   std::mutex mutex_;
   bool ends_ = false;
-  bool considerate_ = false;                  // of the server's thread: let_others_finish()
-  std::set<std::shared_ptr<Reply>> waiting_;  // parked
+  bool considerate_ = false;                        // of the server's thread: let_others_finish()
+  std::set<std::shared_ptr<http::Reply>> waiting_;  // parked
   http::RequestDeadline deadline_;
   Daemon daemon_;  // last: its thread uses the others
 };

@@ -34,6 +34,8 @@ MHD_Result answer_none(void*, MHD_Connection*, const char*, const char*, const c
 
 void http::add_tls(const HttpTls& tls, std::vector<MHD_OptionItem>& options) {
   const auto text = [](const std::string& pem) { return const_cast<char*>(pem.c_str()); };
+  options.push_back({MHD_OPTION_HTTPS_PRIORITIES, 0,
+                     const_cast<char*>("NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2")});
   options.push_back({MHD_OPTION_HTTPS_MEM_KEY, 0, text(tls.key)});
   options.push_back({MHD_OPTION_HTTPS_MEM_CERT, 0, text(tls.certificate)});
 }

@@ -98,6 +98,16 @@ bool Batcher::put(const std::shared_ptr<Lane>& lane, std::shared_ptr<RowsJob> jo
   return true;
 }
 
+void Batcher::forget(Lane& lane, const std::shared_ptr<RowsJob>& job) {
+  std::function<void(RowsJob::End)> ended;  // it may hold the job
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(lane.waiting, job);
+  if (found == lane.waiting.end() || job->begun > 0) return;
+  lane.waiting_rows -= job->rows;
+  lane.waiting.erase(found);
+  ended = std::move(job->ended);
+}
+
 void Batcher::between_batches(std::function<void()> task) {
   {
     const std::scoped_lock lock(mutex_);

@@ -97,6 +97,8 @@ class Batcher {
   void add(std::shared_ptr<Lane> lane);
   /// False when the lane has no room for its rows.
   bool put(const std::shared_ptr<Lane>& lane, std::shared_ptr<RowsJob> job);
+  /// No one wants it any more. It is not told, and not computed unless it has begun.
+  void forget(Lane& lane, const std::shared_ptr<RowsJob>& job);
   /// Does this on the thread that computes, between two batches.
   void between_batches(std::function<void()> task);
   /// Computes one batch and does one task. If there are none, waits for up to `patience_s`.

@@ -2,15 +2,38 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <new>
+#include <string_view>
 
 #include "lockstep/base/owned.hpp"
 #include "serve/protocol/request_error.hpp"
 
 namespace lockstep::serve {
 
-std::string decode_content(std::string body, const std::string& encoding, std::size_t most_bytes) {
+namespace {
+
+/// The room is taken before the bytes: they may be a thousand times those that came.
+void append(std::string& decoded, std::string_view part, std::size_t most_bytes,
+            ByteBudget::Share& share) {
+  const std::size_t needed = decoded.size() + part.size();
+  if (needed > most_bytes)
+    throw RequestError(
+        413, fmt::format("a body has at most {} bytes, also when it is decoded", most_bytes));
+  if (needed > decoded.capacity()) {
+    const std::size_t room = std::min(std::max(needed, 2 * decoded.capacity()), most_bytes);
+    if (!share.grow(room - (decoded.empty() ? 0 : decoded.capacity())))
+      throw RequestError(503, no_bytes_left);
+    decoded.reserve(room);
+  }
+  decoded.append(part);
+}
+
+}  // namespace
+
+std::string decode_content(std::string body, const std::string& encoding, std::size_t most_bytes,
+                           ByteBudget::Share& share) {
   if (encoding.empty() || encoding == "identity") return body;
   if (encoding != "gzip" && encoding != "deflate")
     throw RequestError(
@@ -28,10 +51,7 @@ std::string decode_content(std::string body, const std::string& encoding, std::s
     stream.next_out = reinterpret_cast<Bytef*>(part.data());
     stream.avail_out = part.size();
     state = inflate(&stream, Z_NO_FLUSH);
-    decoded.append(part.data(), part.size() - stream.avail_out);
-    if (decoded.size() > most_bytes)
-      throw RequestError(
-          413, fmt::format("a body has at most {} bytes, also when it is decoded", most_bytes));
+    append(decoded, {part.data(), part.size() - stream.avail_out}, most_bytes, share);
   }
   expect(state == Z_STREAM_END && stream.avail_in == 0, "the body is not {}, or is damaged",
          encoding);

@@ -21,16 +21,27 @@ using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::strin
 // A number of JSON takes 16 bytes, an array of one number 100. More pixels come as binary tensors.
 constexpr std::size_t longest_json = std::size_t{8} << 20, most_tensors = 16, most_dimensions = 8,
                       most_values = std::size_t{1} << 30, longest_name = 200,
-                      most_likeliest = 1'000'000;
+                      most_likeliest = 1'000'000,
+                      // Each member of an object is compared with those before it.
+    most_members = 500, most_strings = std::size_t{1} << 20;
 constexpr int deepest = 12;  // request, inputs, tensor, data, and its dimensions
 
 constexpr std::array<std::string_view, 14> datatypes = {
     "BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16",
     "INT32", "INT64", "FP16",   "FP32",   "FP64",   "BF16", "BYTES"};
 
-/// How deep its arrays and objects are; too much only where it is not JSON.
-int nesting(std::string_view text) {
-  int depth = 0, most = 0;
+/// What reading a text would make; too much only where it is not JSON.
+struct Form {
+  int depth = 0;            ///< of arrays and objects in each other
+  std::size_t members = 0;  ///< of all objects
+  std::size_t arrays = 0, values = 0;
+  /// About, and at most: vectors double their room, and have the old one while they do.
+  std::size_t bytes(std::size_t text) const { return text + 64 * arrays + 3 * 16 * values; }
+};
+
+Form form_of(std::string_view text) {
+  Form form;
+  int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -40,20 +51,30 @@ int nesting(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      most = std::max(most, ++depth);
+      form.depth = std::max(form.depth, ++depth);
+      ++form.arrays;
     } else if (c == ']' || c == '}') {
       --depth;
+    } else if (c == ':') {
+      ++form.members;
+    } else if (c == ',') {
+      ++form.values;
     }
   }
-  return most;
+  form.values += form.arrays;  // each has one more than commas
+  return form;
 }
 
-Json parse_json(std::string_view text) {
+Json parse_json(std::string_view text, ByteBudget::Share& share) {
   expect(text.size() <= longest_json,
          "the JSON of a request has at most {} bytes, but this has {}: send tensors as binary data",
          longest_json, text.size());
-  expect(nesting(text) <= deepest, "the JSON of a request is nested deeper than {} levels",
-         deepest);
+  const Form form = form_of(text);
+  expect(form.depth <= deepest, "the JSON of a request is nested deeper than {} levels", deepest);
+  expect(form.members <= most_members,
+         "the objects of a request have at most {} members, but these have {}", most_members,
+         form.members);
+  if (!share.grow(form.bytes(text.size()))) throw RequestError(503, no_bytes_left);
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
@@ -152,8 +173,11 @@ void take_json(const Json& data, const std::string& where, InputTensor& tensor) 
 }
 
 /// Splits elements that each begin with their length, little-endian in four bytes.
-void take_strings(std::string_view bytes, const std::string& where, InputTensor& tensor) {
+void take_strings(std::string_view bytes, const std::string& where, std::size_t wanted,
+                  InputTensor& tensor) {
   while (!bytes.empty()) {
+    expect(tensor.strings.size() < wanted, "{}: its shape is of {} values, but it has more", where,
+           wanted);
     std::uint32_t length = 0;
     expect(bytes.size() >= sizeof length, "{}: an element is cut off in its length", where);
     std::memcpy(&length, bytes.data(), sizeof length);
@@ -183,6 +207,8 @@ InputTensor read_input(const Json& json, const std::string& place, std::string_v
   const Json& parameters = parameters_of(json, where);
   expect(!parameters.is_object() || !parameters.contains("shared_memory_region"),
          "{}: shared memory is not supported", where);
+  expect(tensor.pixels || values <= most_strings, "{}: a shape of more than {} strings", where,
+         most_strings);
   const auto size = count_parameter(parameters, "binary_data_size", where);
   const Json& data = field(json, "data");
   expect(size.has_value() != data.is_array(),
@@ -195,7 +221,7 @@ InputTensor read_input(const Json& json, const std::string& place, std::string_v
     if (tensor.pixels)
       tensor.values = {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
     else
-      take_strings(bytes, where, tensor);
+      take_strings(bytes, where, values, tensor);
   } else {
     take_json(data, where, tensor);
     tensor.values = tensor.own_values;
@@ -246,9 +272,10 @@ bool is_raw(const std::optional<std::string>& json_length) {
 }
 
 InferRequest parse_infer_request(std::string_view body,
-                                 const std::optional<std::string>& json_length) {
+                                 const std::optional<std::string>& json_length,
+                                 ByteBudget::Share& share) {
   const std::size_t length = json_bytes(body, json_length);
-  const Json json = parse_json(body.substr(0, length));
+  const Json json = parse_json(body.substr(0, length), share);
   expect(json.is_object(), "the request is not an object of JSON");
   InferRequest request;
   if (!field(json, "id").is_null()) request.id = text_field(json, "id", "the request");

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/http.hpp"
+
 // The body of an inference request: the Open Inference Protocol's JSON, with Triton's extensions
 // for binary tensors and classifications. It may come from anyone.
 namespace lockstep::serve {
@@ -48,9 +50,10 @@ struct InferRequest {
 /// Reads a body. `json_length`: the header Inference-Header-Content-Length, how many of its bytes
 /// are JSON; without it all are. The views are into `body`. Throws RequestError 400 naming the
 /// field: not JSON, nested too deep, a wrong type, a shape that does not fit the data, lengths that
-/// do not add up.
+/// do not add up. `share` has what reading takes while it lasts: 503 when that is not there.
 InferRequest parse_infer_request(std::string_view body,
-                                 const std::optional<std::string>& json_length);
+                                 const std::optional<std::string>& json_length,
+                                 ByteBudget::Share& share);
 
 /// True where the header says that the body is no JSON but the bytes of the only input.
 bool is_raw(const std::optional<std::string>& json_length);

@@ -61,7 +61,9 @@ constexpr const char* all_models = R"({
                   "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 2,
                     "maxItems": 2},
                   "data": {"type": "array", "items": {"type": ["number", "string", "null"]}}}}}}}},
-        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        "text/plain": {"schema": {"type": "string",
+          "description": "of one image, where Accept begins so: its likeliest classes"}}}}
     },
     "schemas": {
       "output": {"type": "object", "required": ["name"], "properties": {

@@ -102,11 +102,13 @@ std::string config_document(const Version& version, const Batcher& batcher) {
 
 std::string index_document(const Repository& repository) {
   Json models = Json::array();
-  for (const auto& version : repository.all())
+  for (const auto& version : repository.all()) {
+    const std::string problem = repository.problem(version->name());
     models.push_back({{"name", version->name()},
                       {"version", version->number()},
                       {"state", "READY"},
-                      {"reason", ""}});
+                      {"reason", problem.empty() ? "" : "a newer file is not loaded: " + problem}});
+  }
   return line(models);
 }
 

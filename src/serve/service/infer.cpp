@@ -39,7 +39,12 @@ void take_pixels(const InputTensor& tensor, const Version& version, const ServeS
          input.height, input.width, input.channels);
   require_rows(shape[0], spec);
   job.rows = shape[0];
-  job.images.assign(tensor.values.begin(), tensor.values.end());
+}
+
+/// Of its rows and their logits.
+void take_room(Inferring& inferring, const Version& version) {
+  const std::size_t of_a_row = version.row_bytes() + version.classes() * sizeof(float);
+  if (!inferring.share.grow(inferring.job->rows * of_a_row)) throw RequestError(503, no_bytes_left);
 }
 
 void take_input(std::vector<InputTensor> inputs, const Version& version, const ServeSpec& spec,
@@ -53,7 +58,11 @@ void take_input(std::vector<InputTensor> inputs, const Version& version, const S
          tensor.name, pixels_input, files_input);
   expect(pixels == tensor.pixels, "input '{}': its datatype is {}", tensor.name,
          pixels ? "UINT8" : "BYTES");
-  if (pixels) return take_pixels(tensor, version, spec, *to.job);
+  if (pixels) {
+    take_pixels(tensor, version, spec, *to.job);
+    take_room(to, version);
+    return to.job->images.assign(tensor.values.begin(), tensor.values.end());
+  }
   const auto& shape = tensor.shape;
   expect(shape.size() == 1 || (shape.size() == 2 && shape[1] == 1),
          "input '{}': its shape is [rows] or [rows, 1]", tensor.name);
@@ -66,10 +75,12 @@ void take_raw(const std::string& body, const Version& version, Inferring& to) {
   const bool file = body.size() != version.row_bytes() || body.starts_with("\xff\xd8\xff") ||
                     body.starts_with("\x89PNG\r\n\x1a\n");
   to.job->rows = 1;
-  if (file)
+  if (file) {
     to.files = {body};
-  else
+  } else {
+    take_room(to, version);
     to.job->images.assign(body.begin(), body.end());
+  }
 }
 
 /// Its rows are taken.
@@ -101,6 +112,18 @@ void classify(std::span<const float> values, const Version& version, std::size_t
     throw RequestError(500, "the network's outputs are not numbers");
   for (const std::size_t k : likeliest(values, top))
     to.push_back(fmt::format("{}:{}:{}", values[k], k, version.input().classes[k]));
+}
+
+/// "12.5 %  fish", a line for each of the likeliest classes.
+std::string likeliest_text(std::span<const float> logits, const Version& version) {
+  constexpr std::size_t most = 5;
+  const std::vector<float> probabilities = probabilities_of(logits);
+  if (std::ranges::any_of(probabilities, [](float value) { return std::isnan(value); }))
+    throw RequestError(500, "the network's outputs are not numbers");
+  std::string text;
+  for (const std::size_t k : likeliest(probabilities, std::min(most, probabilities.size())))
+    text += fmt::format("{:5.1f} %  {}\n", 100 * probabilities[k], version.input().classes[k]);
+  return text;
 }
 
 OutputTensor output_tensor(const WantedOutput& wanted, const RowsJob& job, const Version& version) {
@@ -137,14 +160,16 @@ void read_infer(HttpRequest request, const Version& version, const ServeSpec& sp
                 Inferring& inferring) {
   inferring.body =
       decode_content(std::move(request.body), header(request, "content-encoding").value_or(""),
-                     spec.http.most_body_bytes);
+                     spec.http.most_body_bytes, inferring.share);
   const auto json_length = header(request, json_length_header);
   inferring.job = std::make_shared<RowsJob>();
   if (is_raw(json_length)) {
     inferring.outputs = settle_outputs({}, true, version.classes());
+    inferring.for_people = header(request, "accept").value_or("").starts_with("text/plain");
     return take_raw(inferring.body, version, inferring);
   }
-  InferRequest read = parse_infer_request(inferring.body, json_length);
+  ByteBudget::Share while_it_reads(spec.http.budget);
+  InferRequest read = parse_infer_request(inferring.body, json_length, while_it_reads);
   inferring.id = std::move(read.id);
   inferring.timeout_s = read.timeout_s;
   inferring.outputs = settle_outputs(std::move(read.outputs), read.binary, version.classes());
@@ -152,15 +177,46 @@ void read_infer(HttpRequest request, const Version& version, const ServeSpec& sp
   if (inferring.files.empty()) forget_body(inferring);
 }
 
-void prepare_files(Inferring& inferring, const Version& version) {
-  const auto& files = inferring.files;
+void make_room(Inferring& inferring, const Version& version) {
   RowsJob& job = *inferring.job;
-  job.rows = files.size();
+  job.rows = inferring.files.size();
+  take_room(inferring, version);
   job.images.resize(job.rows * version.row_bytes());
-  for (std::size_t row = 0; row < job.rows; ++row)
-    version.prepare(files[row], fmt::format("image {}", row),
-                    std::span(job.images).subspan(row * version.row_bytes(), version.row_bytes()));
+}
+
+bool prepare_next(Inferring& inferring, const Version& version) {
+  const std::size_t row = inferring.prepared;
+  version.prepare(
+      inferring.files[row], fmt::format("image {}", row),
+      std::span(inferring.job->images).subspan(row * version.row_bytes(), version.row_bytes()));
+  if (++inferring.prepared < inferring.files.size()) return true;
   forget_body(inferring);
+  return false;
+}
+
+double reading_cost_s(const HttpRequest& request, const ServeSpec& spec) {
+  constexpr double json_byte_s = 5e-8, inflated_byte_s = 4e-9, byte_s = 1e-9, most_inflated = 1032;
+  const auto bytes = static_cast<double>(request.body.size());
+  const auto json_length = header(request, json_length_header);
+  const double json_bytes =
+      json_length
+          ? std::min<double>(
+                static_cast<double>(whole_number<std::uint64_t>(*json_length).value_or(0)), bytes)
+          : bytes;
+  if (!header(request, "content-encoding")) return bytes * byte_s + json_bytes * json_byte_s;
+  const double inflated =
+      std::min(bytes * most_inflated, static_cast<double>(spec.http.most_body_bytes));
+  return inflated * inflated_byte_s + json_bytes * json_byte_s;
+}
+
+double next_cost_s(const Inferring& inferring) {
+  return Version::cost_s(inferring.files[inferring.prepared]);
+}
+
+double writing_cost_s(const Inferring& inferring, const Version& version) {
+  constexpr double value_s = 1e-7;
+  return value_s *
+         static_cast<double>(inferring.job->rows * version.classes() * inferring.outputs.size());
 }
 
 bool is_soon_written(const Inferring& inferring, const Version& version) {
@@ -169,6 +225,7 @@ bool is_soon_written(const Inferring& inferring, const Version& version) {
 }
 
 HttpResponse infer_response(const Inferring& inferring, const Version& version) {
+  if (inferring.for_people) return {.body = likeliest_text(inferring.job->logits, version)};
   InferResponse response{
       .model = version.name(), .version = version.number(), .id = inferring.id, .outputs = {}};
   bool binary = false;

@@ -22,12 +22,15 @@ struct Inferring {
   std::string id;
   std::vector<WantedOutput> outputs;  ///< at least one; each says whether it is binary
   std::optional<double> timeout_s;
+  bool for_people = false;  ///< one image: its likeliest classes as text
   std::shared_ptr<RowsJob> job;
-  std::vector<std::string_view> files;  ///< images that are still to be prepared
-  std::string body;                     ///< of the request, decoded
+  std::vector<std::string_view> files;  ///< images, of which `prepared` are in the job
+  std::size_t prepared = 0;
+  std::string body;  ///< of the request, decoded
   InputTensor input;
+  ByteBudget::Share share;  ///< what it has of the budget, next to its body as it came
 
-  Inferring() = default;
+  explicit Inferring(const std::shared_ptr<ByteBudget>& budget) : share(budget) {}
   Inferring(const Inferring&) = delete;
   Inferring& operator=(const Inferring&) = delete;
 };
@@ -40,8 +43,17 @@ bool is_soon_read(const HttpRequest& request);
 void read_infer(HttpRequest request, const Version& version, const ServeSpec& spec,
                 Inferring& inferring);
 
-/// Prepares the rows of the images that came as files. Throws RequestError.
-void prepare_files(Inferring& inferring, const Version& version);
+/// Makes room for the rows of the images that came as files. Throws RequestError 503.
+void make_room(Inferring& inferring, const Version& version);
+
+/// Prepares the row of the next image that came as a file; false when that was the last. Throws
+/// RequestError.
+bool prepare_next(Inferring& inferring, const Version& version);
+
+// About how long these will take, in seconds.
+double reading_cost_s(const HttpRequest& request, const ServeSpec& spec);
+double next_cost_s(const Inferring& inferring);  ///< prepare_next()
+double writing_cost_s(const Inferring& inferring, const Version& version);
 
 /// Whether infer_response() takes much less time than a batch.
 bool is_soon_written(const Inferring& inferring, const Version& version);

@@ -14,6 +14,7 @@ struct Shown {
   const Version* version;
   ModelFigures figures;
   std::size_t waiting_rows;
+  bool outdated;
 };
 
 /// One metric of all models: `value` of each.
@@ -28,7 +29,7 @@ void each(PrometheusPage& page, const std::vector<Shown>& models, const char* na
 void show_durations(PrometheusPage& page, const std::vector<Shown>& models) {
   page.metric("serve_request_seconds", "histogram",
               "From the arrival of requests that were answered to their answer.");
-  for (const auto& [model, version, figures, waiting] : models) {
+  for (const auto& [model, version, figures, waiting, outdated] : models) {
     for (std::size_t k = 0; k < figures.bounds_s.size(); ++k)
       page.sample(static_cast<double>(figures.within[k]),
                   {{"model", model}, {"le", fmt::format("{}", figures.bounds_s[k])}}, "_bucket");
@@ -58,13 +59,16 @@ std::string metrics_text(const Repository& repository, const Batcher& batcher, b
   std::vector<Shown> models;
   const auto versions = repository.all();
   for (const auto& version : versions)
-    models.push_back({version->name(), version.get(),
-                      repository.statistics(version->name())->figures(),
-                      batcher.waiting_rows(*version->lane)});
+    models.push_back(
+        {version->name(), version.get(), repository.statistics(version->name())->figures(),
+         batcher.waiting_rows(*version->lane), !repository.problem(version->name()).empty()});
   PrometheusPage page;
   page.gauge("serve_ready", "Whether requests are taken: 1, or 0 at the end.", ready ? 1 : 0);
   each(page, models, "serve_model_version", "gauge", "The version that answers.",
        [](const Shown& one) { return std::stod(one.version->number()); });
+  each(page, models, "serve_model_outdated", "gauge",
+       "Whether a newer file of it is there, but cannot be loaded: 1, or 0.",
+       [](const Shown& one) { return one.outdated ? 1 : 0; });
   each(page, models, "serve_waiting_rows", "gauge", "Images that wait for a batch.",
        [](const Shown& one) { return one.waiting_rows; });
   each(page, models, "serve_rows_total", "counter", "Images that were computed.",

@@ -61,8 +61,9 @@ const told = async response => {
 const infer_path = () => "/v2/models/" + by("model").value + "/infer";
 const show_command = () => {
   const secret = by("secret").hidden ? "" : "-H 'Authorization: Bearer TOKEN' ";
-  by("curl").textContent = "curl " + secret + "-H 'Inference-Header-Content-Length: 0' \\\n"
-    + "  --data-binary @image.jpg " + location.origin + infer_path() + " --output -";
+  by("curl").textContent = "curl " + secret + "-H 'Accept: text/plain' \\\n"
+    + "  -H 'Inference-Header-Content-Length: 0' --data-binary @image.jpg \\\n"
+    + "  " + location.origin + infer_path();
 };
 const list_models = async () => {
   try {

@@ -1,12 +1,15 @@
 #include "serve/service/repository.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "lockstep/backend/inference/ladder.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "serve/protocol/request_error.hpp"
@@ -15,14 +18,15 @@ namespace lockstep::serve {
 
 namespace {
 
-void say_that_old_stays(const std::string& name, const std::exception& error) {
-  log::warn(fmt::format("{}: cannot be loaded, so the version that is there stays: {}", name,
-                        error.what()));
-}
+/// With the time of the last change of any kind: a file may be copied over with its old times.
+using Stamps = std::vector<std::pair<FileStamp, std::int64_t>>;
 
-std::vector<FileStamp> stamps_of(const ModelSource::Files& files) {
-  std::vector<FileStamp> stamps;
-  for (const std::filesystem::path& file : files) stamps.push_back(stamp_of(file));
+Stamps stamps_of(const ModelSource::Files& files) {
+  Stamps stamps;
+  for (const std::filesystem::path& file : files) {
+    const FileStamp stamp = stamp_of(file);
+    stamps.emplace_back(stamp, stamp.touched_ns);
+  }
   return stamps;
 }
 
@@ -34,10 +38,13 @@ struct Repository::Entry {
   std::shared_ptr<const Version> version;  ///< by the repository's mutex
   std::atomic<bool> loading{false};
   std::size_t loads = 0;  ///< begun; the last one's number
-  // Of the thread that looks:
+  std::string problem;    ///< with the newest files; by the repository's mutex
+  // Of the thread that looks, and while it loads of the one that computes:
   ModelSource::Files files;
-  std::vector<FileStamp> stamps;
-  std::string problem;  ///< that was told last
+  Stamps stamps;                    ///< as they were before the files were read
+  bool asked = false;               ///< to load it in any case
+  std::string told;                 ///< the last problem
+  double pause_s = 0, again_s = 0;  ///< when it is tried again, after a problem
 };
 
 /// A version on its way: each step takes as long as about one batch.
@@ -143,29 +150,46 @@ void Repository::load() {
 }
 
 void Repository::look(bool all) {
+  const SpareDescriptors spare;  // connections may have all others
   for (const auto& [name, entry] : entries_) {
+    if (all) entry->asked = true;
+    if (entry->loading) continue;
     try {
-      look_at(*entry, all);
+      look_at(*entry);
     } catch (const std::exception& error) {
+      note_problem(*entry, error);
       entry->loading = false;
-      if (entry->problem == error.what()) continue;
-      entry->problem = error.what();
-      say_that_old_stays(name, error);
     }
   }
 }
 
-void Repository::look_at(Entry& entry, bool all) {
-  if (entry.loading) return;
+void Repository::look_at(Entry& entry) {
   const ModelSource::Files files = entry.source.locate();
-  const std::vector<FileStamp> stamps = stamps_of(files);
-  if (!all && files == entry.files && stamps == entry.stamps) return;
+  const Stamps stamps = stamps_of(files);
+  const bool again = entry.pause_s > 0 && now_s() >= entry.again_s;
+  if (!entry.asked && !again && files == entry.files && stamps == entry.stamps) return;
+  if (entry.asked || files != entry.files || stamps != entry.stamps) entry.told.clear();
   entry.files = files;
   entry.stamps = stamps;
-  entry.problem.clear();
+  entry.asked = false;
   entry.loading = true;
   const auto loading = std::make_shared<Loading>(entry, entry.source.read(files), spec_);
   batcher_.between_batches([this, loading] { advance(loading); });
+}
+
+/// Tells it once, and has it tried again.
+void Repository::note_problem(Entry& entry, const std::exception& error) {
+  constexpr double longest_s = 60;
+  entry.pause_s = std::clamp(2 * entry.pause_s, 1.0, longest_s);
+  entry.again_s = now_s() + entry.pause_s;
+  {
+    const std::scoped_lock lock(mutex_);
+    entry.problem = error.what();
+  }
+  if (entry.told == error.what()) return;
+  entry.told = error.what();
+  log::warn(fmt::format("{}: cannot be loaded, so the version that is there stays: {}",
+                        entry.source.name, error.what()));
 }
 
 void Repository::advance(const std::shared_ptr<Loading>& loading) {
@@ -174,8 +198,9 @@ void Repository::advance(const std::shared_ptr<Loading>& loading) {
     if (!loading->step(backend_))
       return batcher_.between_batches([this, loading] { advance(loading); });
     publish(entry, loading->finished());
+    entry.pause_s = 0;
   } catch (const std::exception& error) {
-    say_that_old_stays(entry.source.name, error);
+    note_problem(entry, error);
   }
   entry.loading = false;
 }
@@ -184,6 +209,12 @@ void Repository::publish(Entry& entry, std::shared_ptr<const Version> version) {
   batcher_.add(version->lane);
   const std::scoped_lock lock(mutex_);
   entry.version.swap(version);
+  entry.problem.clear();
+}
+
+std::string Repository::problem(const std::string& name) const {
+  const std::scoped_lock lock(mutex_);
+  return entries_.at(name)->problem;
 }
 
 std::shared_ptr<const Version> Repository::find(const std::string& name,

@@ -3,7 +3,9 @@
 // Models by name, each in the newest version that works. Its file is looked at from time to time;
 // when it has changed, it is read on the thread that looks, and compiled and tried on the thread
 // that computes, in small pieces between batches. Only then it takes the old version's place.
-// Requests hold the version that they began with.
+// Requests hold the version that they began with. What cannot be read or used is tried again, ever
+// less often: the reason may have passed, on a file system of a network or with a change of its
+// mode.
 
 #include <atomic>
 #include <cstddef>
@@ -35,18 +37,21 @@ class Repository {
   std::shared_ptr<const Version> find(const std::string& name, const std::string& number) const;
   std::vector<std::shared_ptr<const Version>> all() const;  ///< by name
   std::shared_ptr<Statistics> statistics(const std::string& name) const;
+  /// Why a newer file of the model is not served; empty where there is none.
+  std::string problem(const std::string& name) const;
 
  private:
   struct Entry;
   class Loading;
-  void look_at(Entry& entry, bool all);
+  void look_at(Entry& entry);
   void advance(const std::shared_ptr<Loading>& loading);
   void publish(Entry& entry, std::shared_ptr<const Version> version);
 
   const ServeSpec& spec_;
   backend::Backend& backend_;
   Batcher& batcher_;
-  mutable std::mutex mutex_;  // of the entries' versions
+  void note_problem(Entry& entry, const std::exception& error);
+  mutable std::mutex mutex_;  // of the entries' versions and problems
   std::map<std::string, std::unique_ptr<Entry>> entries_;
 };
 

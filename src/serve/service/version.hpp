@@ -32,10 +32,14 @@ class Version {
   /// RequestError 400 naming `what`: another format, damaged, too many pixels, another size.
   void prepare(std::string_view file, const std::string& what, std::span<std::uint8_t> row) const;
 
+  /// About how long prepare() takes for this file, by its header and its length.
+  static double cost_s(std::string_view file);
+
   std::shared_ptr<Lane> lane;  ///< set once, before the version is shared
 
  private:
   std::unique_ptr<data::ImagePreparer> borrow() const;
+  std::string hint(const std::string& fault) const;
 
   const std::string name_, number_, text_;
   const data::DataSetInfo input_;

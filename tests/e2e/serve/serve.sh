@@ -57,6 +57,10 @@ sed 's/{"name": "logits"}/{"name":"probabilities","parameters":{"classification"
 get /v2/models/m/infer --data-binary @classify.body
 says '"shape":\[3,2\]' && says '"data":\["0\.[0-9]+:[0-9]:[a-z]+'
 verdict $? 'a classification names the likeliest classes'
+get /v2/models/m/infer -H 'Accept: text/plain' -H 'Inference-Header-Content-Length: 0' \
+  --data-binary @raw.body
+says '^ *[0-9]+\.[0-9] %  [a-z]+$' && [[ $(grep -c ' %  ' <<<"$said") == 5 ]]
+verdict $? 'a person who asks for text gets the likeliest classes in percent'
 
 client wrong "$port" m
 ((status == 0)) && says '23 wrong requests got their errors'
@@ -112,6 +116,22 @@ told() { grep -q "$1" plain.log; }
 happens 300 told 'm: cannot be loaded, so the version that is there stays'
 get /v2/models/m/versions/$last/ready && says '^200$'
 verdict $? 'a broken file is named once, and the old model stays'
+get /metrics && says '^lockstep_serve_model_outdated\{model="m"\} 1$' &&
+  get /v2/repository/index -d '{}' && says '"reason":"a newer file is not loaded: [^"]+'
+verdict $? 'metrics and the index say that a newer file is not loaded'
+# The same size and times, as if only reading had failed.
+cp run1/checkpoints/step-00000001.h5 broken.h5
+printf 'broken' | dd of=broken.h5 conv=notrunc status=none
+touch -d '2001-01-01' broken.h5
+mv broken.h5 model.h5
+loads=$(grep -c ', 1 steps\?: batches' plain.log)
+nap 2.5
+{ dd if=run1/checkpoints/step-00000001.h5 of=model.h5 conv=notrunc status=none; } &&
+  touch -d '2001-01-01' model.h5
+loaded_again() { (($(grep -c ', 1 steps\?: batches' plain.log) > loads)); }
+current() { curl -sS "$at/metrics" | grep -q '^lockstep_serve_model_outdated{model="m"} 0$'; }
+happens 300 loaded_again && happens 100 current
+verdict $? 'a file that could not be used is tried again, also when its size and times are the same'
 cp run3/checkpoints/step-00000003.h5 next.h5 && mv next.h5 model.h5
 loads=$(grep -c ', 3 steps: batches' plain.log)
 again() { (($(grep -c ', 3 steps: batches' plain.log) > loads)); }

@@ -46,6 +46,14 @@ get -m 20 "http://127.0.0.1:$port/v2/health/ready"
 verdict $? 'plain HTTP at the port of TLS gets no answer, and the server continues'
 run "$python" "$support/clients/doors.py" silent "$port" 10
 verdict $status 'a client that never begins TLS is closed'
+run timeout 20 openssl s_client -connect "127.0.0.1:$port" -tls1_1 -cipher ALL:@SECLEVEL=0 \
+  </dev/null
+says 'Cipher is .NONE.' &&
+  run timeout 20 openssl s_client -connect "127.0.0.1:$port" -tls1_2 </dev/null &&
+  says 'Cipher is (ECDHE|AES|DHE)'
+verdict $? 'TLS before 1.2 is not spoken'
+get --cacert one.crt -H "Authorization: bearer $(cat token)" "$at/v2/models/m" && says '^200$'
+verdict $? 'the word Bearer is taken in any case'
 end tls
 ((status == 0))
 verdict $? 'a server over TLS ends with status 0'
@@ -75,8 +83,33 @@ refused 'a certificate that is not there is named' 'nowhere.crt: No such file' \
 refused 'a certificate without its key is an error' 'give --tls-cert and --tls-key together' \
   --tls-cert one.crt
 
+# ---- few descriptors -----------------------------------------------------------------------------
+(ulimit -n 64 && exec "$LOCKSTEP" serve m=model.h5 --port 0 --threads 1 --grace-s 0) >few.log 2>&1 &
+server=$!
+until_it 600 grep -q '^listening at' few.log
+at=$(sed -n 's/^listening at \(http.*\)\/$/\1/p' few.log) port=${at##*:}
+grep -q -- '--connections 512 do not fit: .* open 64 files .* It takes 32 connections' few.log
+verdict $? 'connections that do not fit the limit of open files are said at the start, and fewer'
+"$python" -c 'import socket, sys, time
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(100)]
+print("filled", flush=True)
+time.sleep(600)' "$port" >filled.out 2>&1 &
+filling=$!
+until_it 200 grep -q '^filled' filled.out
+touch model.h5
+happens 300 grep -q 'm: version 2' few.log
+verdict $? 'while silent connections have all places a model is still loaded'
+kill $filling 2>/dev/null
+wait $filling 2>/dev/null
+end few
+((status == 0))
+verdict $? 'it ends with status 0 then'
+
 # ---- many clients, slow clients ------------------------------------------------------------------
 start plain --batch 4
+run "$python" "$support/hostile/strict.py" "$port"
+grep '^PASS ' <<<"$said"
+verdict $status 'what a proxy may understand otherwise gets 400, and what is right is answered'
 run "$python" "$support/clients/doors.py" hostile "$port" m 10
 ((status == 0)) && says 'closed: silent, drip, half, slow body, flood$'
 verdict $? 'silence, dripping headers and bodies, half bodies and floods get 4xx or no answer'

@@ -64,7 +64,7 @@ def silent(port, limit_s):
 
 
 def hostile(port, model, limit_s):
-    post = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\n".encode()
+    post = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\n".encode()
     kinds = {
         "silent": (b"", b""),
         "drip": (b"GET /v2/health/ready HTTP/1.1\r\nX: ", b"x"),
@@ -105,7 +105,7 @@ def patient(port, model, rate, rows):
     body, headers = binary(np.zeros((rows, 32, 32, 3), np.uint8))
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     client = dial(port)
-    client.sendall(f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    client.sendall(f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                    f"Content-Length: {len(body)}\r\n{lines}\r\n".encode())
     began, sent = time.monotonic(), 0
     while sent < len(body):
@@ -151,7 +151,7 @@ def crowd(port, model, count, pid):
     idle = []
     for _ in range(count):  # each was answered once, and keeps its connection
         idle.append(dial(port))
-        idle[-1].sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        idle[-1].sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle[-1].recv(12) == b"HTTP/1.1 200"
     busy()
     more = resident_mb(pid) - before

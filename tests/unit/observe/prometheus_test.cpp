@@ -98,13 +98,14 @@ TEST_CASE("what a start used is added up, and energy that was not measured has n
 TEST_CASE("each metric has its help and type once, before its samples, and labels are escaped",
           "[prometheus]") {
   PrometheusText metrics;
-  metrics.write(start_of("a\"b\\c\nd"));
+  metrics.write(start_of("a\"b\\c\nd\xff"));
   metrics.write(step_of(1));
   RanksRecord ranks;
   ranks.data = spread({1, 3});
   metrics.write(ranks);
   metrics.write(CheckpointRecord{.step = 1, .bytes = 10});
-  CHECK_THAT(metrics.text(), Contains(R"(model="a\"b\\c\nd")"));
+  // Prometheus takes no page with a byte that is not UTF-8.
+  CHECK_THAT(metrics.text(), Contains("model=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\""));
   CHECK_THAT(metrics.text(), Contains(R"(part="data",rank="1"} 0.003)"));
   std::istringstream lines(metrics.text());
   std::map<std::string, int> types;

@@ -19,13 +19,21 @@ std::string with_input(const std::string& fields) {
   return R"({"inputs":[{"name":"images",)" + fields + "}]}";
 }
 
-InferRequest read_json(const std::string& text) { return parse_infer_request(text, std::nullopt); }
+ByteBudget::Share share(std::size_t bytes = 1 << 20) {
+  return ByteBudget::Share(std::make_shared<ByteBudget>(bytes));
+}
+
+InferRequest read_json(const std::string& text, std::size_t bytes = 1 << 20) {
+  auto taken = share(bytes);
+  return parse_infer_request(text, std::nullopt, taken);
+}
 
 /// JSON and what follows it, with the header that says where.
 InferRequest read_binary(const std::string& json, const std::string& more) {
   static std::string body;  // the request sees into it
   body = json + more;
-  return parse_infer_request(body, std::to_string(json.size()));
+  auto taken = share();
+  return parse_infer_request(body, std::to_string(json.size()), taken);
 }
 
 void refused(const std::string& json, const std::string& why) {
@@ -162,8 +170,9 @@ TEST_CASE("lengths that do not add up are errors", "[serve]") {
   wrong(sized("BYTES", 1, 6), std::string("\x03\0\0\0ab", 6), "length of 3 bytes, but 2 are left");
   wrong(sized("BYTES", 1, 4), "\xff\xff\xff\xff", "are left");
   wrong(sized("BYTES", 2, 4), std::string(4, '\0'), "shape is of 2 values, but it has 1");
+  auto taken = share();
   for (const char* length : {"-1", "x", "", "1e3", "99999999999999999999", "3"})
-    CHECK_THROWS_WITH(parse_infer_request("{}", length),
+    CHECK_THROWS_WITH(parse_infer_request("{}", length, taken),
                       Contains("Inference-Header-Content-Length"));
   CHECK((is_raw("0") && !is_raw("7") && !is_raw("") && !is_raw(std::nullopt)));
 }
@@ -177,4 +186,38 @@ TEST_CASE("what is nested too deep, or too long, is an error before it takes mem
                      std::string(30, ']')),
           "nested deeper");
   refused(std::string((8 << 20) + 1, ' '), "at most 8388608 bytes");
+}
+
+TEST_CASE("the objects of a request have few members: each is compared with those before it",
+          "[serve]") {
+  std::string members;
+  for (int i = 0; i < 501; ++i) members += fmt::format(R"(,"k{}":0)", i);
+  refused(R"({"inputs":[])" + members + "}", "at most 500 members, but these have 502");
+  refused(R"({"inputs":[{"name":"images","parameters":{"a":0)" + members + "}}]}", "500 members");
+  const std::string colons(1000, ':');
+  CHECK(read_json(
+            with_input(R"("note":")" + colons + R"(","datatype":"UINT8","shape":[1],"data":[1])"))
+            .inputs[0]
+            .values[0] == 1);
+}
+
+TEST_CASE("a request of more strings than its shape says is an error before all are taken",
+          "[serve]") {
+  const std::string empty(40'000, '\0');  // 10,000 of them
+  const auto json = [](std::size_t rows) {
+    return with_input(fmt::format(
+        R"("datatype":"BYTES","shape":[{}],"parameters":{{"binary_data_size":40000}})", rows));
+  };
+  CHECK_THROWS_WITH(read_binary(json(9'999), empty), Contains("9999 values, but it has more"));
+  CHECK(read_binary(json(10'000), empty).inputs[0].strings.size() == 10'000);
+  CHECK_THROWS_WITH(read_binary(json(2'000'000), empty), Contains("more than 1048576 strings"));
+}
+
+TEST_CASE("JSON is read only where there is room for what it becomes", "[serve]") {
+  std::string data = "[1]";
+  for (int i = 1; i < 10'000; ++i) data += ",[1]";
+  const std::string json =
+      with_input(R"("datatype":"UINT8","shape":[10000],"data":[)" + data + "]");
+  CHECK(read_json(json, 2'000'000).inputs[0].values.size() == 10'000);
+  CHECK_THROWS_WITH(read_json(json, 1'000'000), Contains("too many bytes wait"));
 }

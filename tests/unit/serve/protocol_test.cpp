@@ -95,15 +95,22 @@ TEST_CASE("the description has each path of each model, and asks for a token whe
 
 TEST_CASE("a compressed body is what was compressed, or an error", "[serve]") {
   const std::string text(100'000, 'a');
+  const auto decoded = [](const std::string& body, const char* name, std::size_t most,
+                          std::size_t room = 1'000'000) {
+    ByteBudget::Share share(std::make_shared<ByteBudget>(room));
+    return decode_content(body, name, most, share);
+  };
   for (const int window : {15, 31})
     for (const char* name : {"gzip", "deflate"})
-      CHECK(decode_content(packed(text, window), name, text.size()) == text);
-  CHECK(decode_content(text, "", 0) == text);
-  const auto status = [](const std::string& body, const char* name, std::size_t most = 1'000'000) {
-    return status_of([&] { decode_content(body, name, most); });
+      CHECK(decoded(packed(text, window), name, text.size()) == text);
+  CHECK(decoded(text, "", 0) == text);
+  const auto status = [&](const std::string& body, const char* name, std::size_t most = 1'000'000) {
+    return status_of([&] { decoded(body, name, most); });
   };
   const std::string good = packed(text, 31);
   CHECK(status(good, "gzip", text.size() - 1) == 413);
+  CHECK(status_of([&] { decoded(good, "gzip", text.size(), text.size() - 1); }) == 503);
+  CHECK(decoded(good, "gzip", text.size(), text.size()) == text);
   CHECK(status(good, "br") == 415);
   CHECK(status("", "gzip") == 400);
   CHECK(status("not compressed", "gzip") == 400);

@@ -9,7 +9,11 @@ namespace lockstep {
 struct FileStamp {
   std::uint64_t bytes = 0, inode = 0;
   std::int64_t modified_ns = 0;
-  bool operator==(const FileStamp&) const = default;
+  /// Also of another mode, owner or name: not compared, because its bytes are the same then.
+  std::int64_t touched_ns = 0;
+  bool operator==(const FileStamp& other) const {
+    return bytes == other.bytes && inode == other.inode && modified_ns == other.modified_ns;
+  }
 };
 
 /// The stamp of an open file. Throws InputError naming `path`.

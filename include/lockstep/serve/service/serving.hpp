@@ -61,13 +61,16 @@ struct ServeControl {
   std::function<bool()> reload;  ///< asked often: whether to read all models again; true once
   /// Gets the servers once they listen; null: gRPC was not asked for.
   std::function<void(const HttpServer& http, const HttpServer* grpc)> listening;
+  /// Ends the process: all that can be answered is, but a thread still decodes or reads a file.
+  std::function<void()> leave;
 };
 
 /// Answers requests on models until `control.stop`, and computes on the calling thread. Then it is
-/// not ready, for a while still takes requests, and at last answers those that it has. Returns
-/// whether all were answered. A model whose file changes is loaded again next to the old one, which
-/// answers until the new one is verified and has run; one that cannot be used changes nothing.
-/// Throws InputError naming a model that cannot be loaded at the start, or where it cannot listen.
+/// not ready, for a while still takes requests, and at last answers those that it has; those that
+/// are not computed by then get 503. It ends within two more seconds. Returns whether all were
+/// answered before. A model whose file changes is loaded again next to the old one, which answers
+/// until the new one is verified and has run; one that cannot be used changes nothing. Throws
+/// InputError naming a model that cannot be loaded at the start, or where it cannot listen.
 bool serve_models(const ServeSpec& spec, const std::vector<ModelSource>& sources,
                   backend::Backend& backend, const ServeControl& control);
 
