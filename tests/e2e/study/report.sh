@@ -133,7 +133,7 @@ refused "other/metrics.jsonl: 2 lines are not records of lockstep" done other -o
   refused 'notes.html: there is a file that is not a report' done -o notes.html &&
   [[ $(<notes.html) == 'my notes' ]] &&
   refused 'is a folder' done -o half &&
-  refused 'no/such/x.html' done -o no/such/x.html &&
+  refused 'notes.html: Not a directory' done -o notes.html/x.html &&
   refused 'name the page' done && [[ ! -e x.html ]]
 verdict $? 'bad input is one line that says what is wrong, and nothing is written over'
 report done absent killed -o both.html
