@@ -44,7 +44,6 @@ struct ShardFile {
   bool labels_elsewhere = false;  ///< in a file that is named for this one
   std::string doubt;              ///< what a user should know of its numbers; else empty
   FileStamp stamp;
-  std::uint32_t rows_hash = 0;  ///< of a shard: of the checksums of all rows
   bool external() const { return levels.has_value(); }
 };
 
