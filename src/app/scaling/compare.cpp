@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
 
 #include "app/cli/table.hpp"
 #include "app/status.hpp"
@@ -41,15 +43,20 @@ Json compare(std::vector<study::Sample> runs) {
   return list;
 }
 
-/// What other work two runs did, so that their speeds compare more than their ranks.
+/// What other work two runs did, so that their speeds compare more than their ranks. An older
+/// program's records do not say everything.
 std::string difference(const study::Sample& one, const study::Sample& other) {
-  if (one.network != other.network) return "networks";
-  if (one.precision != other.precision) return "precisions";
-  if (one.image != other.image) return "sizes of images";
-  if (one.gradient_numbers != other.gradient_numbers)
+  const auto differ = [](const auto& a, const auto& b) {
+    const std::remove_cvref_t<decltype(a)> unknown{};
+    return a != b && a != unknown && b != unknown;
+  };
+  if (differ(one.network, other.network)) return "networks";
+  if (differ(one.precision, other.precision)) return "precisions";
+  if (differ(one.image, other.image)) return "sizes of images";
+  if (differ(one.gradient_numbers, other.gradient_numbers))
     return "numbers of learned weights (--freeze)";
-  if (one.machine != other.machine) return "machines";
-  return one.micro_batches != other.micro_batches ? "numbers of micro-batches" : "";
+  if (differ(one.machine, other.machine)) return "machines";
+  return differ(one.micro_batches, other.micro_batches) ? "numbers of micro-batches" : "";
 }
 
 std::string points_as_text(const Json& points) {

@@ -146,7 +146,7 @@ for epochs in 10 90; do
   ((status == 0)) || break
 done
 case $status in
-  3 | 4) scontrol requeue "$SLURM_JOB_ID" ;;
+  3 | 4) scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" ;;
 esac
 exit "$status"
 SCRIPT
