@@ -334,7 +334,7 @@ TEST_CASE("a disk that is full leaves the older checkpoint valid", "[checkpoint]
   std::string message;
   try {
     write_checkpoint(path, some_header(), FakeParameters(small_model(), 77));
-  } catch (const InputError& error) {
+  } catch (const Error& error) {
     message = error.what();
   }
   setrlimit(RLIMIT_FSIZE, &old_limit);
