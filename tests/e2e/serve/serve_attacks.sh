@@ -16,8 +16,8 @@ seconds=12
 
 served=(m=model.h5 --resize 32)
 grpc=() grpc_port=
-"$LOCKSTEP" serve nowhere.h5 --grpc-port 0 2>&1 | grep -q 'built without gRPC' ||
-  grpc=(--grpc-port 0)
+run "$LOCKSTEP" serve nowhere.h5 --grpc-port 0
+says 'built without gRPC' || grpc=(--grpc-port 0)
 start attacked --deadline-s 5 --drain-s 2 "${grpc[@]}"
 [[ ! ${grpc[*]} ]] ||
   grpc_port=$(sed -n 's/^listening for gRPC.* at 127.0.0.1:\([0-9]*\)$/\1/p' attacked.log)

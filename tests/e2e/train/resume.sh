@@ -40,14 +40,14 @@ verdict $? 'a run that was stopped before a validation does it when resumed'
 verdict $? 'an epoch of which a start made no step has no images per second'
 
 # Of a copy, because others are compared with the whole run.
-cp -r whole longer
-run ranks 2 "$LOCKSTEP" resume longer --epochs 4 --stop-after 23
+cp -r whole farther
+run ranks 2 "$LOCKSTEP" resume farther --epochs 4 --stop-after 23
 ((status == 3)) &&
   says 'warning: the learning rate goes from 0.000[0-9]* to 0.025: cosine now ends with epoch 4'
 verdict $? 'a resume whose learning rate jumps says both rates, and why'
-run "$LOCKSTEP" resume longer --epochs 4 --init nosuch.pth --head new
+run "$LOCKSTEP" resume farther --epochs 4 --init nosuch.pth --head new
 ((status == 2)) && says "init = 'nosuch.pth' would have no effect on a resume" &&
-  ! grep -q nosuch longer/config.toml
+  ! grep -q nosuch farther/config.toml
 verdict $? 'weights to begin with are an error of a resume, and are not recorded'
 
 # Rank 0's clock decides; here a checkpoint is due after each step. No other key asks for one.
