@@ -16,6 +16,7 @@
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/text/join.hpp"
 #include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {

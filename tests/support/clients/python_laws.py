@@ -12,6 +12,7 @@ import pickle
 import random
 import shutil
 import sys
+import tempfile
 import threading
 
 import h5py
