@@ -30,7 +30,7 @@ kept outside 4 "${lars[@]}" --optim.lars-momentum outside --optim.nesterov
 kept parts 2 "${lamb[@]}" --accumulate 3 --optim.ema 0.9 --optim.clip-norm 1
 kept groups 2 "${lamb[@]}" --sync.every 3 --sync.group rank
 
-muon=(--optim.rule muon --optim.lr 0.02 --optim.momentum 0.6 --optim.nesterov
+muon=(--optim.rule muon --optim.lr 0.1 --optim.momentum 0.6 --optim.nesterov
   --optim.rest-lr-factor 0.5 --optim.rest-momentum 0.85)
 for ranks in 1 4; do kept muon-$ranks $ranks "${muon[@]}"; done
 long=("${train[@]/%2/4}")  # 4 epochs, long enough to be killed in the middle
