@@ -15,6 +15,9 @@ namespace lockstep::nn {
 /// order, and rows and columns may be padding. No rows: the slice is no such matrix.
 struct MatrixForm {
   std::size_t rows = 0, columns = 0, panel = 1, panel_stride = 0, column_stride = 1;
+  constexpr std::size_t at(std::size_t row, std::size_t column) const {
+    return row / panel * panel_stride + row % panel + column * column_stride;
+  }
 };
 
 /// One tensor's place in the arena, in floats. `size` is the physical size that the backend asked

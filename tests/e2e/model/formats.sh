@@ -85,7 +85,7 @@ one_step() {  # one_step RUN OPTION...
 one_step from_h5 --init $best --optim.ema 0.9
 verdict $? 'a training begins with the weights of a checkpoint'
 one_step from_run --init run --optim.ema 0.9 && cmp from_h5.tensors from_run.tensors &&
-  says "^beginning with the weights of $best$"
+  says "^beginning with the weights of $best; images are normalised by "
 verdict $? "a training begins with the best checkpoint of a run's folder"
 for kind in $kinds; do
   one_step from_$kind --init best.$kind --optim.ema 0.9 && cmp from_h5.tensors from_$kind.tensors

@@ -57,10 +57,6 @@ constexpr nn::MatrixForm forms[] = {
     {.rows = 23, .columns = 9, .panel = 23, .panel_stride = 0, .column_stride = 24},
     {.rows = 1, .columns = 1, .panel = 1, .panel_stride = 1, .column_stride = 1}};
 
-std::size_t place(const nn::MatrixForm& form, std::size_t r, std::size_t c) {
-  return r / form.panel * form.panel_stride + r % form.panel + c * form.column_stride;
-}
-
 /// What is wrong with `got`; `wanted` are sums of `terms` products of numbers up to 1.
 std::string fault(const char* what, const Floats& got, const std::vector<double>& wanted,
                   std::size_t terms) {
@@ -76,11 +72,11 @@ struct Problem {
   Problem(const nn::MatrixForm& of, std::size_t of_width)
       : form(of),
         width(of_width),
-        matrix(reals(place(of, of.rows - 1, of.columns - 1) + 20, 1)),
+        matrix(reals(of.at(of.rows - 1, of.columns - 1) + 20, 1)),
         rows(reals(of.rows * width, 2)),
         columns(reals(of.columns * width, 3)) {}
   double at(std::size_t r, std::size_t c) const {
-    return static_cast<double>(matrix[place(form, r, c)]);
+    return static_cast<double>(matrix[form.at(r, c)]);
   }
   std::vector<double> product() const {
     std::vector<double> sums(form.rows * width);
@@ -99,9 +95,9 @@ struct Problem {
   std::vector<double> with_outer(double keep, double factor) const {
     std::vector<double> all(matrix.begin(), matrix.end());
     for (std::size_t r = 0; r < form.rows; ++r)
-      for (std::size_t c = 0; c < form.columns; ++c) all[place(form, r, c)] *= keep;
+      for (std::size_t c = 0; c < form.columns; ++c) all[form.at(r, c)] *= keep;
     each([&](std::size_t k, std::size_t r, std::size_t c) {
-      all[place(form, r, c)] += factor * static_cast<double>(rows[k * form.rows + r]) *
+      all[form.at(r, c)] += factor * static_cast<double>(rows[k * form.rows + r]) *
                                 static_cast<double>(columns[k * form.columns + c]);
     });
     return all;
@@ -133,7 +129,7 @@ std::string fault_of(Vectors& vectors, const Problem& given) {
     wrong = fault("a transposed product", column_sums.read(), given.transposed(), height);
   for (const float keep : {1.0f, 0.5f, 0.0f}) {
     Floats before = given.matrix;
-    if (keep == 0) before[place(given.form, height - 1, across - 1)] = NAN;
+    if (keep == 0) before[given.form.at(height - 1, across - 1)] = NAN;
     const HeldFloats sum(vectors, before);
     vectors.add_product(keep, -0.25f, thin(rows, height), thin(columns, across),
                         {sum.data(), given.form});

@@ -116,7 +116,9 @@ nn::Network wide() {
   std::size_t x = s.relu("r0", s.conv_bn("c0", 0, 16, 3, 1));
   x = s.relu("r1", s.conv_bn("c1", x, 112, 3, 1));
   x = s.relu("r2", s.conv_bn("c2", x, 144, 1, 1));
-  return s.finish(s.relu("r3", s.conv_bn("c3", x, 96, 3, 1)));
+  x = s.relu("r3", s.conv_bn("c3", x, 96, 3, 1));
+  x = s.relu("r4", s.conv_bn("c4", x, 64, 3, 2));
+  return s.finish(s.relu("r5", s.conv_bn("c5", x, 64, 3, 1)));  // oneDNN on AVX2 stores it as hwio
 }
 
 nn::Network strided_stem(std::size_t channels, std::size_t kernel, std::size_t stride) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "lockstep/base/rng.hpp"
@@ -93,6 +94,37 @@ TEST_CASE("products of panels are those of matrices with every instruction set",
     std::vector<float> turned(block);
     kernels->transpose(left.data(), turned.data());
     for (std::size_t i = 0; i < block; ++i) CHECK(turned[i] == left[i % 16 * 16 + i / 16]);
+  }
+}
+
+TEST_CASE("a filter's matrix has each of its values in its place, in whatever form it is stored",
+          "[rules]") {
+  constexpr nn::MatrixForm forms[] = {
+      {.rows = 64, .columns = 90, .panel = 64, .panel_stride = 64, .column_stride = 64},
+      {.rows = 64, .columns = 30, .panel = 64, .panel_stride = 64, .column_stride = 64},
+      {.rows = 23, .columns = 40, .panel = 23, .panel_stride = 0, .column_stride = 24},
+      {.rows = 48, .columns = 50, .panel = 24, .panel_stride = 24 * 50, .column_stride = 24},
+      {.rows = 32, .columns = 37, .panel = 16, .panel_stride = 16 * 37, .column_stride = 16},
+      {.rows = 24, .columns = 20, .panel = 8, .panel_stride = 8 * 20, .column_stride = 8},
+      {.rows = 12, .columns = 15, .panel = 4, .panel_stride = 4 * 15, .column_stride = 4},
+      {.rows = 10, .columns = 21, .panel = 1, .panel_stride = 22, .column_stride = 1}};
+  for (const nn::MatrixForm& form : forms) {
+    INFO(form.rows << " x " << form.columns << " in panels of " << form.panel);
+    const bool upright = form.rows <= form.columns;
+    const std::size_t height = cpu::whole_panels(std::min(form.rows, form.columns)),
+                      width = cpu::whole_panels(std::max(form.rows, form.columns));
+    const cpu::WideMatrix matrix{.height = height, .width = width};
+    constexpr std::size_t none = std::string::npos;
+    std::vector<std::size_t> got(height * width, none), want = got;
+    for (std::size_t row = 0; row < form.rows; row += cpu::next_run(form, row))
+      for (std::size_t column = 0; column < form.columns; ++column) {
+        const cpu::Run run = cpu::run_at(form, matrix, row, column);
+        for (std::size_t k = 0; k < run.count; ++k) got.at(run.to + k * run.stride) = run.from + k;
+      }
+    for (std::size_t row = 0; row < form.rows; ++row)
+      for (std::size_t column = 0; column < form.columns; ++column)
+        want[upright ? matrix.at(row, column) : matrix.at(column, row)] = form.at(row, column);
+    CHECK(got == want);
   }
 }
 

@@ -82,10 +82,6 @@ class Published {
   Doubles q_;  ///< a row for each column of the matrix
 };
 
-std::size_t place(const nn::MatrixForm& form, std::size_t r, std::size_t c) {
-  return r / form.panel * form.panel_stride + r % form.panel + c * form.column_stride;
-}
-
 bool becomes_product(const nn::Slice& slice) {
   const nn::MatrixForm& form = slice.form;
   return form.rows > 0 &&
@@ -133,10 +129,10 @@ std::string compare_steps(Rank& rank, std::size_t steps) {
         for (int r = 0; r < world; ++r)
           for (std::size_t i = 0; i < rows * columns; ++i)
             gradients[static_cast<std::size_t>(r)][i] =
-                given(r, place(slice.form, i / columns, i % columns));
+                given(r, slice.form.at(i / columns, i % columns));
         const Doubles mean = published[s].step(gradients);
         for (std::size_t i = 0; i < rows * columns; ++i)
-          compare(got(place(slice.form, i / columns, i % columns)), world * mean[i]);
+          compare(got(slice.form.at(i / columns, i % columns)), world * mean[i]);
       }
       if (!(std::sqrt(off) <= 1e-4 * std::sqrt(norm)))
         return fmt::format("step {}, {}: off by {} of {}", step, slice.tensor.name, std::sqrt(off),

@@ -29,11 +29,6 @@ std::vector<Piece> cut_columns(const CpuParameters& parameters, const FilterStep
   return pieces;
 }
 
-/// Numbers of a filter that lie next to each other in its slice, and where the matrix has them.
-struct Run {
-  std::size_t from, count, to, stride;
-};
-
 /// Calls work(filter, run) for all values.
 template <class Work>
 void each_run(const CpuParameters& parameters, const FilterSteps& filters,
@@ -44,15 +39,9 @@ void each_run(const CpuParameters& parameters, const FilterSteps& filters,
     for (std::size_t i = pieces.size() * lane / team.lanes(); i < end; ++i) {
       const Piece& piece = pieces[i];
       const nn::MatrixForm& form = parameters.layout().slices[filters[piece.filter].slice].form;
-      const WideMatrix& matrix = matrices[piece.filter];
-      const bool upright = form.rows <= form.columns;
-      for (std::size_t row = 0; row < form.rows; row += form.panel)
+      for (std::size_t row = 0; row < form.rows; row += next_run(form, row))
         for (std::size_t c = piece.first; c < piece.last; ++c)
-          work(piece.filter,
-               Run{.from = row / form.panel * form.panel_stride + c * form.column_stride,
-                   .count = form.panel,
-                   .to = upright ? matrix.at(row, c) : matrix.at(c, row),
-                   .stride = upright ? 1u : 16u});
+          work(piece.filter, run_at(form, matrices[piece.filter], row, c));
     }
   });
 }
