@@ -27,8 +27,9 @@ namespace lockstep::train {
 /// **Thread safety:** none; the main thread uses it. The loader's threads are inside.
 class RunData {
  public:
-  /// Opens both sets. Throws InputError when they do not fit each other, the configuration or those
-  /// of the other ranks. Collective. The references must outlive this.
+  /// Opens both sets, or none where the rows are synthetic: then there is nothing to load. Throws
+  /// InputError when they do not fit each other, the configuration or those of the other ranks.
+  /// Collective. The references must outlive this.
   RunData(const RunSpec& spec, comm::Control& control);
 
   const DataSets& sets() const { return sets_; }
@@ -42,7 +43,7 @@ class RunData {
   /// Of all ranks, from the beginning of the run to `batch` batches into `epoch`.
   std::uint64_t rows_until(std::uint64_t epoch, std::uint64_t batch) const;
   std::size_t loader_threads() const;
-  /// What the loader's batches will take.
+  /// What the loader's batches will take; 0 where rows are synthetic.
   std::size_t loader_bytes() const;
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
@@ -51,7 +52,7 @@ class RunData {
   /// measure how many. Empty if no step is left.
   std::optional<data::LoaderSpec> loading(const model::Progress& progress,
                                           const device::Device& device);
-  const data::DataSet& training() const { return training_; }
+  const data::DataSet& training() const { return training_.value(); }
   /// Call it once, after copy_to_nodes(). Loads from `progress` on; nothing if no step is left.
   void start_loader(const model::Progress& progress, device::Device& device);
 
@@ -68,6 +69,7 @@ class RunData {
 
  private:
   void require_effects_fit() const;
+  void open_sets();
   void open_validation();
   void choose_order();
   void measure_workers(const data::LoaderSpec& loading);
@@ -75,8 +77,8 @@ class RunData {
   const RunSpec& spec_;
   const config::Config& config_;
   comm::Control& control_;
-  const DataSets sets_;
-  data::DataSet training_;
+  DataSets sets_;
+  std::optional<data::DataSet> training_;  ///< empty: synthetic
   std::optional<data::DataSet> validation_;
   data::AugmentSpec augment_;  ///< of training rows
   data::DataSetInfo input_;

@@ -1,5 +1,6 @@
 #include "lockstep/backend/frozen/frozen_backend.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,15 @@ class FrozenBackend final : public Backend {
   bool shares_norms() const override { return inner_.shares_norms(); }
   Winograd measure_winograd(const nn::Network& network, const ProgramSpec& spec) override {
     return inner_.measure_winograd(network, spec);
+  }
+  std::optional<std::size_t> measure_memory(const nn::Network& network,
+                                            std::span<const ProgramSpec> programs) override {
+    const auto [frozen, trained] = nn::split_frozen(network, last_);
+    std::vector<ProgramSpec> first;
+    for (const ProgramSpec& program : programs) first.push_back(evaluation(program));
+    const auto one = inner_.measure_memory(frozen, first);
+    const auto other = inner_.measure_memory(trained, programs);
+    return one && other ? std::optional(std::max(*one, *other)) : std::nullopt;
   }
 
   std::unique_ptr<Parameters> make_parameters(const nn::Network& network, Precision precision,

@@ -79,7 +79,7 @@ Decided decide(const StartSetting& setting) {
                  .second_moments = optim::has_second_moments(trainer.formula),
                  .update_bytes = trainer.program.update_bytes,
                  .exchange_bytes = trainer.program.exchange_bytes,
-                 .checkpoints = true},
+                 .checkpoints = !spec.synthetic},
                 setting.control);
   return {std::move(decisions), std::move(two_level)};
 }
