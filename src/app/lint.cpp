@@ -124,7 +124,9 @@ int run(const std::vector<std::string>& files, bool json) {
   std::size_t errors = 0;
   Json all = Json::array();
   for (const std::string& file : files) {
-    require(std::filesystem::is_regular_file(file), fmt::format("{}: no such file", file));
+    require(std::filesystem::exists(file), fmt::format("{}: no such file", file));
+    require(std::filesystem::is_regular_file(file),
+            fmt::format("{}: is not a file: name batch scripts", file));
     const auto findings = cluster::lint_batch_script(read_text(file), context);
     errors += count(findings, cluster::Severity::error);
     if (json)

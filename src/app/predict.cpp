@@ -78,7 +78,8 @@ struct PredictOptions {
     add_form_options(app, given_form, form);
     add_count(app, "--batch", spec.batch, a_batch, "rows that are computed together");
     add_count(app, "--piece-rows", spec.piece_rows, {1, 1'000'000'000},
-              "rows that a worker takes at a time (default: 4096, or fewer of a small data set)");
+              "rows that a worker takes at a time, in whole batches (default: 4096, or fewer of a "
+              "small data set)");
     add_count(app, "--threads", threads, threads_or_all,
               "compute threads of each worker (0: one for each core of its share)");
     app.add("--backend", backend, "auto, cpu or cuda")

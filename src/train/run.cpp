@@ -102,12 +102,17 @@ std::size_t learned_numbers(const nn::Network& network) {
   return count;
 }
 
+/// Those numbers of them that no frozen layer has.
+std::size_t learning_numbers(const nn::ArenaLayout& layout) {
+  std::size_t count = 0;
+  for (std::size_t s = 0; s < layout.learned_slices; ++s) count += layout.slices[s].tensor.count();
+  return count;
+}
+
 /// What a run that freezes layers still trains, and what its ranks then sum, where that is exact.
 std::string describe_frozen(const RunParts& parts) {
-  const nn::ArenaLayout& layout = parts.trainer.parameters().layout();
-  std::size_t learning = 0, reduced = 0;
-  for (std::size_t s = 0; s < layout.learned_slices; ++s)
-    learning += layout.slices[s].tensor.count();
+  const std::size_t learning = learning_numbers(parts.trainer.parameters().layout());
+  std::size_t reduced = 0;
   const reduce::Exchange& exchange = parts.trainer.exchange();
   for (const reduce::Bucket& bucket : exchange.buckets()) reduced += bucket.size;
   std::string text =
@@ -156,6 +161,7 @@ observe::StartRecord start_record(const RunParts& parts, const RunStart& start) 
   record.model = config.model;
   record.precision = to_string(config.precision);
   record.parameters = learned_numbers(parts.trainer.network());
+  record.learning = learning_numbers(parts.trainer.parameters().layout());
   record.batch = config.batch;
   record.step_memory_bytes = parts.trainer.memory().activations;
   record.data = config.data.train;

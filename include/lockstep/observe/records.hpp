@@ -63,6 +63,7 @@ struct StartRecord {
   std::vector<std::string> devices;   ///< what computes, each once
   std::string model, precision;
   std::uint64_t parameters = 0;         ///< learned numbers
+  std::uint64_t learning = 0;           ///< those that no --freeze keeps as they are; 0: unknown
   std::uint64_t batch = 0;              ///< rows of a step, over all ranks
   std::uint64_t step_memory_bytes = 0;  ///< a rank's plan for a step
   std::string data, validation_data;    ///< as configured; the second may be empty
@@ -89,6 +90,7 @@ struct StartRecord {
     visit.later("model", self.model);
     visit.later("precision", self.precision);
     visit.later("parameters", self.parameters);
+    visit.later("learning", self.learning);
     visit.later("batch", self.batch);
     visit.later("step_memory_bytes", self.step_memory_bytes);
     visit.later("data", self.data);

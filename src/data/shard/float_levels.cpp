@@ -3,28 +3,47 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 namespace lockstep::data {
 namespace {
 
-constexpr double most_error = 0.03, doubtful_error = 0.01;  // of a channel's deviation
+constexpr double most_error = 0.03, doubtful_error = 0.01;      // of a channel's deviation
+constexpr double crowded_share = 0.5, crowded_deviation = 0.1;  // of a level
+
+/// The numbers that become one level. Sums are of their distance from it.
+struct Level {
+  std::size_t numbers = 0;
+  double sum = 0, squares = 0;
+};
+
+double deviation_of(double sum, double squares, std::size_t numbers) {
+  const auto n = static_cast<double>(numbers);
+  return std::sqrt(std::max(0.0, squares / n - sum / n * (sum / n)));
+}
 
 /// What is seen of one channel. Sums are of the distance from the first number.
 struct Channel {
   double first = 0, sum = 0, squares = 0;
   double errors[2] = {0, 0};  // squares, for each range that may be chosen
+  std::array<Level, 256> levels[2];
   std::size_t numbers = 0, nan = 0, infinite = 0, bad_row = 0;
 
-  double deviation() const {
-    const auto n = static_cast<double>(numbers);
-    return std::sqrt(std::max(0.0, squares / n - sum / n * (sum / n)));
-  }
   /// Of a constant, whose rounding changes nothing that a network sees: 0.
   double relative_error(std::size_t range) const {
-    const double spread = deviation();
+    const double spread = deviation_of(sum, squares, numbers);
     return spread > 0 ? std::sqrt(errors[range] / static_cast<double>(numbers)) / spread : 0;
+  }
+  /// The share of the numbers that one level takes although they differ; else 0. Few large numbers
+  /// make a deviation next to which what these lose is small.
+  double crowd(std::size_t range, double level) const {
+    const Level& most = *std::ranges::max_element(levels[range], {}, &Level::numbers);
+    const double share = static_cast<double>(most.numbers) / static_cast<double>(numbers);
+    if (share <= crowded_share) return 0;
+    const double differ = deviation_of(most.sum, most.squares, most.numbers);
+    return differ > crowded_deviation * level ? share : 0;
   }
 };
 
@@ -69,11 +88,18 @@ class Look {
     for (std::size_t c = 1; c < channels_.size(); ++c)
       if (channels_[c].relative_error(range) > channels_[worst].relative_error(range)) worst = c;
     const double error = channels_[worst].relative_error(range);
+    const auto [low, high] = ranges_[range];
+    const std::string become =
+        fmt::format("its floats ({:.4g} to {:.4g}) become 256 levels of {:g} to {:g}, ", smallest,
+                    largest, low, high);
+    for (std::size_t c = 0; c < channels_.size() && error <= most_error; ++c)
+      if (const double share = channels_[c].crowd(range, (high - low) / 255); share > 0)
+        return fmt::format(
+            "{}of which one takes {:.3g} % of channel {}, whose differences are lost: stretch them",
+            become, 100 * share, c);
     if (error <= doubtful_error) return {};
-    const std::string what = fmt::format(
-        "its floats ({:.4g} to {:.4g}) become 256 levels of {:g} to {:g}, which changes channel {} "
-        "by {:.2g} % of its deviation",
-        smallest, largest, ranges_[range].low, ranges_[range].high, worst, 100 * error);
+    const std::string what = fmt::format("{}which changes channel {} by {:.2g} % of its deviation",
+                                         become, worst, 100 * error);
     if (error <= most_error) return what;
     h5::refuse(rows_.path,
                fmt::format("{}; at most {:g} % is taken: scale them so that they fill 0 to 1 (cut "
@@ -105,9 +131,13 @@ class Look {
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
       const auto [low, high] = ranges_[i];
       if (value < low || value > high) continue;  // half a level more, or an error later
-      const double level = (high - low) / 255;
-      const double error = value - (low + level * std::round((value - low) / level));
+      const double level = (high - low) / 255, nearest = std::round((value - low) / level);
+      const double error = value - (low + level * nearest);
       to.errors[i] += error * error;
+      Level& among = to.levels[i][static_cast<std::size_t>(nearest)];
+      ++among.numbers;
+      among.sum += error;
+      among.squares += error * error;
     }
   }
 

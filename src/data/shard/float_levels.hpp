@@ -29,7 +29,8 @@ struct JudgedLevels {
 /// Chooses the range that becomes 256 levels (0 to 1 or 0 to 255), unless it is `given`, by up to
 /// 128 rows (or their chunks), spread over the file; large rows are fewer, at least 8. Throws
 /// InputError naming the file: where the numbers are in no such range, are not finite, or would
-/// change by more than 3 % of a channel's deviation (root mean square) when they are rounded.
+/// change by more than 3 % of a channel's deviation (root mean square) when they are rounded. More
+/// than 1 % is doubtful, and so is one level that takes most of a channel's numbers, which differ.
 JudgedLevels judge_levels(const FloatRows& rows, const std::optional<Levels>& given);
 
 }  // namespace lockstep::data

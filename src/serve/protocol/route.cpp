@@ -62,7 +62,8 @@ std::optional<Route> route_of(std::string_view path) {
 
 Route find_route(std::string_view method, std::string_view path, std::string& allowed) {
   const auto route = route_of(path);
-  if (!route) throw RequestError(404, "nothing is at this path");
+  if (!route)
+    throw RequestError(404, "nothing is at this path; a model answers at /v2/models/NAME/infer");
   const bool takes_a_body =
       route->resource == Resource::infer || route->resource == Resource::index;
   allowed = takes_a_body ? "POST" : "GET, HEAD";

@@ -70,7 +70,7 @@ void take_start(const observe::StartRecord& start, Sample& sample) {
   sample.machine = join(machines, "; ");
   sample.epoch_rows = start.rows;
   sample.image = start.image;
-  sample.gradient_numbers = start.parameters;
+  sample.gradient_numbers = start.learning > 0 ? start.learning : start.parameters;
   if (start.batch > 0) sample.batch = start.batch;
 }
 

@@ -191,8 +191,10 @@ run "$LOCKSTEP" lint made.sbatch
 verdict $? 'lint takes nothing for missing that the script may make first'
 
 run "$LOCKSTEP" lint absent.sbatch
-((status == 2)) && says 'absent.sbatch: no such file'
-verdict $? 'lint names a missing file'
+((status == 2)) && says 'absent.sbatch: no such file' && mkdir folder &&
+  run "$LOCKSTEP" lint folder
+((status == 2)) && says 'folder: is not a file: name batch scripts'
+verdict $? 'lint names what is missing or no file'
 
 # A run's files as training leaves them: RANKS ranks on HOSTS hosts, steps of MS after slow first
 # ones.

@@ -22,6 +22,9 @@ frozen='"weights/(conv1|bn1|layer1|layer2)[.]'
 run ranks 2 "${tuned[@]}" --freeze layer2 --out layer2
 ((status == 0)) && says 'frozen up to layer2: [0-9]* of [0-9]* parameters learn; a step reduces'
 verdict $? 'a run says what is frozen, what learns and what a step reduces'
+run "$LOCKSTEP" scaling base layer2
+((status == 0)) && says 'base and layer2 have other numbers of learned weights \(--freeze\)'
+verdict $? 'runs of which one freezes layers are not compared in silence'
 worst=0
 for other in 'comm.wire int8' 'sync.gossip true'; do
   run ranks 2 "${train[@]}" --init $base --freeze layer2 --$other --stop-after 1 --out "${other% *}"

@@ -35,6 +35,7 @@ StartRecord a_start() {
   start.model = "resnet20";
   start.precision = "bf16";
   start.parameters = 269722;
+  start.learning = 650;
   start.batch = 128;
   start.step_memory_bytes = std::uint64_t{1} << 40;
   start.data = "train";
@@ -102,6 +103,7 @@ TEST_CASE("every record is read as it was written", "[records]") {
   const StartRecord start = read_back(a_start());
   CHECK(start.resumed_from == a_start().resumed_from);
   CHECK(start.hosts == a_start().hosts);
+  CHECK(start.learning == 650);
   CHECK(start.step_memory_bytes == std::uint64_t{1} << 40);
 
   const StepRecord step = read_back(a_step());

@@ -156,6 +156,7 @@ TEST_CASE("a run that was resumed as other work is no measurement, and says what
   start.cores = 4;
   start.hosts = {"n1"};
   start.precision = "fp32";
+  start.parameters = 1000;
   const auto measured = [&](const observe::StartRecord& later) {
     std::string lines;
     for (const observe::StartRecord& one : {start, later}) {
@@ -177,6 +178,9 @@ TEST_CASE("a run that was resumed as other work is no measurement, and says what
   };
   CHECK(measured(start).step_ms == 10);
   CHECK(measured(start).mean_exposed_ms == 0);
+  CHECK(measured(start).gradient_numbers == 1000);  // as older records have it
+  start.learning = 30;
+  CHECK(measured(start).gradient_numbers == 30);
   CHECK(measured(start).steps == 18);  // without the first tenth, and the first of the second start
   const auto refuses = [&](auto change, const std::string& what) {
     observe::StartRecord later = start;

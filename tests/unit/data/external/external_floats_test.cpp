@@ -73,6 +73,17 @@ TEST_CASE("floats that lose a little are read with a warning, and levels without
   REQUIRE(narrow.doubts().size() == 1);
   CHECK_THAT(narrow.doubts()[0], Contains("a.h5: its floats (0.4 to 0.6) become 256 levels of 0 to "
                                           "1, which changes channel 0 by 2 % of its deviation"));
+  // A faint signal next to four hot pixels: they make a deviation of which the loss is little.
+  write_floats(path, H5T_IEEE_F32LE,
+               [](auto, auto i, double x) { return i < 4 ? 1.0 : 0.0015 * x; });
+  const DataSet faint(path);
+  REQUIRE(faint.doubts().size() == 1);
+  CHECK_THAT(faint.doubts()[0],
+             Contains("levels of 0 to 1, of which one takes 98.4 % of channel 0, "
+                      "whose differences are lost"));
+  // A background of one number is no loss.
+  write_floats(path, H5T_IEEE_F32LE, [](auto, auto i, double x) { return i < 60 ? x : 0.0007; });
+  CHECK(DataSet(path).doubts().empty());
   CHECK_FALSE(narrow.storage().converted);  // 'info' does not advise to convert floats
   write_floats(path, H5T_IEEE_F32LE, [](auto, auto, double x) { return x; });
   CHECK(DataSet(path).doubts().empty());
