@@ -12,6 +12,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/train/decide/gpu_steps.hpp"
+#include "lockstep/train/run_data.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {

@@ -11,6 +11,7 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/workers.hpp"
+#include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/data_checks.hpp"
@@ -64,6 +65,20 @@ std::string first_of(const std::vector<std::string>& texts) {
 }
 
 }  // namespace
+
+data::DataSetInfo synthetic_rows(const config::Config& config) {
+  const nn::ResNetSpec usual =
+      nn::usual_resnet(config.model, config.data.size, config.data.classes);
+  data::DataSetInfo rows{.rows = config.batch,
+                         .height = usual.height,
+                         .width = usual.width,
+                         .channels = usual.channels,
+                         .classes = {},
+                         .mean = std::vector<float>(usual.channels, 0.5f),
+                         .stddev = std::vector<float>(usual.channels, 0.25f)};
+  for (std::size_t i = 0; i < usual.classes; ++i) rows.classes.push_back(std::to_string(i));
+  return rows;
+}
 
 RunData::RunData(const RunSpec& spec, comm::Control& control)
     : spec_(spec), config_(spec.config), control_(control) {

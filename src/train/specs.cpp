@@ -102,20 +102,6 @@ data::SamplerSpec training_order(const config::Config& config, const data::DataS
           .window = config.data.window};
 }
 
-data::DataSetInfo synthetic_rows(const config::Config& config) {
-  const nn::ResNetSpec usual =
-      nn::usual_resnet(config.model, config.data.size, config.data.classes);
-  data::DataSetInfo rows{.rows = config.batch,
-                         .height = usual.height,
-                         .width = usual.width,
-                         .channels = usual.channels,
-                         .classes = {},
-                         .mean = std::vector<float>(usual.channels, 0.5f),
-                         .stddev = std::vector<float>(usual.channels, 0.25f)};
-  for (std::size_t i = 0; i < usual.classes; ++i) rows.classes.push_back(std::to_string(i));
-  return rows;
-}
-
 data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored) {
   constexpr std::size_t usual = 224;
   data::AugmentSpec spec{.pad = config.data.pad,

@@ -21,6 +21,10 @@
 
 namespace lockstep::train {
 
+/// What random rows for a resolved configuration are like: data.size pixels wide and high, of
+/// data.classes classes; 0: as the model is usually trained. As many as a step takes.
+data::DataSetInfo synthetic_rows(const config::Config& config);
+
 /// The rows of one run: its training and validation set, the order in which this replica reads
 /// them, and the loader that delivers them as batches. Every rank has one and makes the same calls.
 /// Methods throw InputError as the data set and the loader do.

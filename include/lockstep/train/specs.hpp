@@ -50,10 +50,6 @@ data::AugmentSpec evaluation_augment(const config::Config& config, const data::D
 model::Description describe_by_config(const model::CheckpointHeader& header,
                                       const std::filesystem::path& path);
 
-/// What random rows for a resolved configuration are like: data.size pixels wide and high, of
-/// data.classes classes; 0: as the model is usually trained. As many as a step takes.
-data::DataSetInfo synthetic_rows(const config::Config& config);
-
 /// The network that the configuration names, for images of this data set.
 nn::Network make_network(const config::Config& config, const data::DataSetInfo& data);
 

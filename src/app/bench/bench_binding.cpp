@@ -20,6 +20,7 @@
 #include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/train/run_data.hpp"
 
 namespace lockstep::app {
 namespace {

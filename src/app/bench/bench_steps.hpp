@@ -10,7 +10,6 @@
 #include "lockstep/comm/control.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/train/prepared_run.hpp"
-#include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {

@@ -18,7 +18,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/phase_ranges.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
-#include "lockstep/train/specs.hpp"
+#include "lockstep/train/run_data.hpp"
 
 namespace lockstep::app {
 namespace {

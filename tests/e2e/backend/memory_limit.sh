@@ -21,7 +21,7 @@ said+=$'\n'"$peak bytes at most, the limit is $least"
   says 'steps wait while a checkpoint is written: memory-limit = [0-9]* leaves no room for a copy of the state, which takes 89\.[0-9] MB more'
 verdict $? 'a process keeps its limit, with validation and checkpoints'
 
-# Frozen layers run in a program of their own, and keep nothing for backward.
+# Frozen layers run in a separate program, and keep nothing for backward.
 whole=$least
 train refused --freeze layer2 --recompute auto --memory-limit 1000
 least=$(sed -n 's/.*memory-limit = 1000 is too small: .* at least \([0-9]*\) bytes.*/\1/p' <<<"$said")
