@@ -222,16 +222,21 @@ print(max(abs(a - b) for one, other in zip(weights("one.npz"), weights("other.np
           for a, b in zip(one, other)))
 END
 }
-elsewhere() {  # elsewhere RUN MOST OPTION...: MOST is how far its weights may be from RUN's
-  local law="a resume of $1 on another instruction set continues with the same state" isa from
+elsewhere() {  # elsewhere RUN MOST OPTION...: one step, after which no weight differs by MOST
+  local law="a resume of $1 on another instruction set continues with the same state" isa from to
   from=$(last_but_one $1)
+  to=$((10#$(basename $from .h5 | tr -dc 0-9) + 1))
+  local step=("${train[@]}" "${@:3}" --resume $from --stop-after $to --out)
+  to=$(printf 'checkpoints/step-%08d.h5' $to)
+  run ranks 2 "${step[@]}" $1-here
+  ((status == 3)) || verdict $? "$law"
   for isa in SSE41 AVX2 AVX512_CORE; do
     rm -rf $1-isa
-    ONEDNN_MAX_CPU_ISA=$isa run ranks 2 "${train[@]}" "${@:3}" --out $1-isa --resume $from
-    ((status == 0)) && ! says 'backend \(' && continue
-    ((status == 0)) && ! says 'begin at their mean|left out' &&
+    ONEDNN_MAX_CPU_ISA=$isa run ranks 2 "${step[@]}" $1-isa
+    ((status == 3)) && ! says 'backend \(' && continue
+    ((status == 3)) && ! says 'begin at their mean|left out' &&
       python3 -c "import sys; sys.exit(not float(sys.argv[2]) < float(sys.argv[1]))" \
-        $2 "$(moved $1/$last $1-isa/$last)"
+        $2 "$(moved $1-here/$to $1-isa/$to)"
     verdict $? "$law: $isa"
     return
   done
