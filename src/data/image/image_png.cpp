@@ -142,10 +142,8 @@ void expand_palette(png_structp png, png_row_infop row, png_bytep line) {
 }
 
 /// Asks for 8 bits a value and 1 or 3 channels, whatever the file has. No gamma: values as stored.
-void read_header(png_structp png, png_infop info, LowBytes& low_bytes) {
-  // The largest image that allocate_image lets through cannot be wider than this.
-  png_set_user_limits(png, 1u << 28, 1u << 28);
-  png_read_info(png, info);
+/// libpng makes room for lines then.
+void prepare_lines(png_structp png, png_infop info, LowBytes& low_bytes) {
   if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) {
     png_set_packing(png);  // one index a byte
     png_set_read_user_transform_fn(png, expand_palette);
@@ -193,15 +191,19 @@ Image decode_png(std::string_view bytes, const std::string& name) {
   png_set_read_fn(png, &input, read_bytes);
   constexpr std::size_t most_unpacked = 8'000'000;  // of a profile or a text
   png_set_chunk_malloc_max(png, most_unpacked + bytes.size());
+  constexpr unsigned any = 0x7fff'ffff;
+  png_set_user_limits(png, any, any);  // require_decodable has ours
 
   const auto refuse = [&] {
     throw InputError(fmt::format("{}: broken PNG: {}", name, input.text));
   };
   LowBytes low_bytes;
   LowBytes* const low = &low_bytes;
-  if (!guarded(input, [=] { read_header(png, info, *low); })) refuse();
+  if (!guarded(input, [=] { png_read_info(png, info); })) refuse();
   const std::size_t height = png_get_image_height(png, info),
                     width = png_get_image_width(png, info);
+  require_decodable(height, width, name);
+  if (!guarded(input, [=] { prepare_lines(png, info, *low); })) refuse();
   const std::size_t channels = png_get_channels(png, info);
   Image image = allocate_image(height, width, channels, name);
   check(png_get_rowbytes(png, info) == width * channels, "libpng gives 8 bits a value");
