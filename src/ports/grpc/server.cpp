@@ -312,7 +312,8 @@ class GrpcServer final : public HttpServer {
   }
 
   void end_waiting() {
-    for (const auto& [number, call] : calls_) answer(*call, ending());
+    for (const auto& [number, call] : calls_)
+      if (call->state == Call::State::asked) answer(*call, ending());
   }
 
   /// Their messages have not come, or their clients have not taken their replies, in time.
