@@ -194,9 +194,9 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   return tensors;
 }
 
-void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
-                  bool momentum) {
-  verify_checkpoint(path);
+void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters, bool momentum,
+                  const std::optional<FileStamp>& verified) {
+  if (!verified || stamp_of(path) != *verified) verify_checkpoint(path);
   const CheckpointReader file(path);
   const nn::ArenaLayout& layout = parameters.layout();
   require_same_model(path, file, layout);

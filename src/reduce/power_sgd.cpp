@@ -206,8 +206,9 @@ bool PowerSgdExchange::has_products() const {
 }
 
 std::size_t PowerSgdExchange::columns_bytes() const {
+  const nn::ArenaLayout& layout = parts_.parameters.layout();
   std::size_t floats = 0;
-  for (const nn::Slice& slice : parts_.parameters.layout().slices)
+  for (const nn::Slice& slice : std::span(layout.slices).first(layout.learned_slices))
     if (has_low_rank(slice, how_)) floats += how_.rank * plain_columns(slice);
   return floats * sizeof(float);
 }

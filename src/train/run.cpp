@@ -60,8 +60,8 @@ void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
                                 .placement = parts.spec.nodes.placement(),
                                 .on_gpus = parts.backend.name() == "cuda"});
   start.rate_jump = say_rate_jump(point, parts.config, parts.data.steps_per_epoch());
-  model::load_tensors(point.checkpoint, trainer.parameters(), true);
-  comm::together(parts.control, "the exchange's state", [&] {
+  comm::together(parts.control, "loading the checkpoint", [&] {
+    model::load_tensors(point.checkpoint, trainer.parameters(), true, point.verified);
     const std::string left_out =
         reduce::load_state(trainer.exchange(), point.header.exchange, saved_exchange(point),
                            point.checkpoint.string(), point.header.progress.step);
@@ -76,9 +76,13 @@ void begin_state(RunStart& start, const RunParts& parts) {
   const config::Config& config = parts.config;
   const bool is_root = parts.control.rank() == 0;
   if (start.resume) return resume_from_checkpoint(start, parts);
-  if (!config.init.empty())
-    return begin_with_weights(config, parts.data.input(), parts.trainer.network(),
-                              parts.trainer.parameters(), is_root);
+  if (!config.init.empty()) {
+    comm::together(parts.control, "loading the first weights", [&] {
+      begin_with_weights(config, parts.data.input(), parts.trainer.network(),
+                         parts.trainer.parameters(), is_root);
+    });
+    return;
+  }
   if (config.freeze != nn::Freeze::none && is_root)
     log::warn(
         fmt::format("freeze = {}: these layers keep random weights; --init FILE begins with "

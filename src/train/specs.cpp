@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -318,7 +320,7 @@ reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
           .from_step = asked > 0 ? asked : make_schedule(config, steps_per_epoch).warmup_steps};
 }
 
-reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,
+reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes,
                                   std::uint64_t steps_per_epoch) {
   const auto& given = config.sync;
   if (given.every == 1) return {};
@@ -327,7 +329,9 @@ reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Node
           fmt::format("sync.every = {} is about the groups of sync.group = node, and all ranks are "
                       "on one node: use sync.group = rank, or leave it out",
                       given.every));
-  return {.group = by_node ? static_cast<int>(nodes.node_of(rank)) : rank,
+  std::vector<std::size_t> groups = nodes.node_of_ranks();
+  if (!by_node) std::iota(groups.begin(), groups.end(), std::size_t{0});
+  return {.groups = std::move(groups),
           .every = given.every,
           .from_step = given.from_epoch * steps_per_epoch,
           .outer_momentum = given.outer_momentum,

@@ -119,7 +119,7 @@ std::vector<std::string> seeds() {
     all.push_back('\0' + png(8, 2, 3, interlaced));
     all.push_back('\0' + png(16, 6, 4, interlaced));
     all.push_back('\0' + png(16, 0, 1, interlaced));
-    all.push_back('\0' + png(1, 3, 1, interlaced, palette));
+    for (const int bits : {1, 2, 4, 8}) all.push_back('\0' + png(bits, 3, 1, interlaced, palette));
   }
   const std::string data = exif();
   const std::string segment = std::string("Exif\0\0", 6) + data;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,7 +27,8 @@ struct Failure {
 };
 
 /// Runs `work` on every rank. If it fails on any, all throw the same error, that of the lowest
-/// failing rank. So no rank waits for one that is gone, and all can tidy up.
+/// failing rank, which it names unless that is rank 0: mostly this is the rank that says it. So no
+/// rank waits for one that is gone, and all can tidy up.
 template <class Work>
 void together(Control& control, std::string_view phase, Work work) {
   std::optional<Failure> failure;
@@ -34,9 +36,13 @@ void together(Control& control, std::string_view phase, Work work) {
     work();
   } catch (const InputError& error) {
     failure = {true, error.what()};
+  } catch (const std::bad_alloc&) {
+    failure = {false, "out of memory"};
   } catch (const std::exception& error) {
     failure = {false, error.what()};
   }
+  if (failure && control.rank() > 0)
+    failure->text += " (on rank " + std::to_string(control.rank()) + ")";
   const std::string none = write_record(std::optional<Failure>());
   const auto first = [&none](const std::vector<std::string>& all) {
     return *std::find_if(all.begin(), all.end() - 1, [&](auto& one) { return one != none; });

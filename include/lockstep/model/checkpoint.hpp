@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/preparation.hpp"
@@ -158,12 +159,13 @@ class ExchangePartReader {
 /// Verifies all, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
-/// Verifies, then fills weights and, if asked, the rest of a training's state: momentum, second
+/// Verifies, unless the file is as it was when it was `verified`: it is large, and on each rank.
+/// Then fills weights and, if asked, the rest of a training's state: momentum, second
 /// moments if the parameters keep them, and the average if they keep it, which begins again at the
 /// weights if the file has none. Throws InputError naming the file and the first tensor that does
 /// not fit this model, and if second moments are missing.
-void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters,
-                  bool momentum);
+void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters, bool momentum,
+                  const std::optional<FileStamp>& verified = std::nullopt);
 
 /// Verifies, then fills the weights with their average. Throws InputError as load_tensors() does,
 /// and if the file has no average.

@@ -188,7 +188,8 @@ std::string load_state(Exchange& exchange, const std::string& saved_by, const Sa
 
 /// Of ExchangeKind::local.
 struct LocalSpec {
-  int group = 0;                ///< this rank's
+  /// The number of each rank's group, by rank: 0, 1, ... in the order of their first ranks.
+  std::vector<std::size_t> groups = {};
   std::uint64_t every = 1;      ///< steps from one agreement to the next
   std::uint64_t from_step = 0;  ///< all ranks make this many steps together before
   float outer_momentum = 0, outer_lr = 1;

@@ -87,9 +87,9 @@ reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::
 /// From which step on gradients travel as products (reduce::ExchangeKind::power_sgd).
 reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
                                          std::uint64_t steps_per_epoch);
-/// How this rank's group trains alone (reduce::ExchangeKind::local). Throws InputError naming the
-/// keys where all ranks would be one group.
-reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes, int rank,
+/// How groups of ranks train alone (reduce::ExchangeKind::local). Throws InputError naming the keys
+/// where all ranks would be one group.
+reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes,
                                   std::uint64_t steps_per_epoch);
 
 /// Throws InputError naming both paths when the data sets differ in image shape or classes.

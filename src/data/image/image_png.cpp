@@ -126,12 +126,31 @@ void keep_high_bytes(png_structp png, png_row_infop row, png_bytep line) {
   }
 }
 
+/// libpng calls this for each line of indexes, one a byte. libpng itself would make indexes beyond
+/// the palette black: its check of them does not see lines that it has expanded to colours.
+void expand_palette(png_structp png, png_row_infop row, png_bytep line) {
+  png_colorp palette = nullptr;
+  int colours = 0;
+  png_get_PLTE(png, static_cast<png_infop>(png_get_user_transform_ptr(png)), &palette, &colours);
+  for (std::size_t x = row->width; x-- > 0;) {
+    if (line[x] >= colours) png_error(png, "a pixel's colour is not in its palette");
+    const png_color colour = palette[line[x]];
+    line[3 * x] = colour.red;
+    line[3 * x + 1] = colour.green;
+    line[3 * x + 2] = colour.blue;
+  }
+}
+
 /// Asks for 8 bits a value and 1 or 3 channels, whatever the file has. No gamma: values as stored.
-void read_header(png_structp png, png_infop info, LowBytes& low_bytes) {
-  // The largest image that allocate_image lets through cannot be wider than this.
-  png_set_user_limits(png, 1u << 28, 1u << 28);
-  png_read_info(png, info);
-  png_set_expand(png);  // palettes to RGB, 1, 2 and 4 bits to 8, transparent colours to alpha
+/// libpng makes room for lines then.
+void prepare_lines(png_structp png, png_infop info, LowBytes& low_bytes) {
+  if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) {
+    png_set_packing(png);  // one index a byte
+    png_set_read_user_transform_fn(png, expand_palette);
+    png_set_user_transform_info(png, info, 8, 3);
+  } else {
+    png_set_expand(png);  // 1, 2 and 4 bits to 8, transparent colours to alpha
+  }
   png_set_strip_alpha(png);
   if (png_get_bit_depth(png, info) == 16) {
     const bool grey = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) == 0;
@@ -172,15 +191,19 @@ Image decode_png(std::string_view bytes, const std::string& name) {
   png_set_read_fn(png, &input, read_bytes);
   constexpr std::size_t most_unpacked = 8'000'000;  // of a profile or a text
   png_set_chunk_malloc_max(png, most_unpacked + bytes.size());
+  constexpr unsigned any = 0x7fff'ffff;
+  png_set_user_limits(png, any, any);  // require_decodable has ours
 
   const auto refuse = [&] {
     throw InputError(fmt::format("{}: broken PNG: {}", name, input.text));
   };
   LowBytes low_bytes;
   LowBytes* const low = &low_bytes;
-  if (!guarded(input, [=] { read_header(png, info, *low); })) refuse();
+  if (!guarded(input, [=] { png_read_info(png, info); })) refuse();
   const std::size_t height = png_get_image_height(png, info),
                     width = png_get_image_width(png, info);
+  require_decodable(height, width, name);
+  if (!guarded(input, [=] { prepare_lines(png, info, *low); })) refuse();
   const std::size_t channels = png_get_channels(png, info);
   Image image = allocate_image(height, width, channels, name);
   check(png_get_rowbytes(png, info) == width * channels, "libpng gives 8 bits a value");

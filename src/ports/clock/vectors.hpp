@@ -4,8 +4,7 @@
 
 namespace lockstep::clock {
 
-/// Memory that keeps what ranks tell each other, and on which nothing is computed. It takes no
-/// time: a pace has no line for it.
+/// Memory of zeros, on which nothing is computed. It takes no time: a pace has no line for it.
 class ClockVectors final : public backend::Vectors {
  public:
   backend::DeviceMemory allocate(std::size_t bytes, const std::string& what) override;

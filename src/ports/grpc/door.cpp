@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -11,6 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -20,6 +24,7 @@ namespace lockstep::grpc {
 namespace {
 
 constexpr int look_ms = 100;  // for the end, and for connections when there was no descriptor
+constexpr unsigned unused_ms = 1000;  // the silence of a connection that does nothing
 
 sockaddr_storage address_of(const std::string& host, std::uint16_t port, socklen_t& size) {
   sockaddr_storage address = {};
@@ -37,6 +42,25 @@ sockaddr_storage address_of(const std::string& host, std::uint16_t port, socklen
   v6.sin6_port = htons(port);
   size = sizeof v6;
   return address;
+}
+
+std::uint16_t port_of(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+/// For how long nothing has come or gone; 0 where the system does not say.
+unsigned silence_ms(int socket) {
+  tcp_info info = {};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  return std::min(info.tcpi_last_data_recv, info.tcpi_last_data_sent);
+}
+
+bool is_readable(int socket) {
+  pollfd events = {.fd = socket, .events = POLLIN, .revents = 0};
+  return ::poll(&events, 1, 0) > 0;
 }
 
 void set(int socket, int level, int name) {
@@ -67,9 +91,7 @@ std::uint16_t Door::port() const {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
   ::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return port_of(address);
 }
 
 void Door::open(std::unique_ptr<Acceptor> acceptor) {
@@ -80,7 +102,7 @@ void Door::open(std::unique_ptr<Acceptor> acceptor) {
 void Door::close() {
   closed_ = true;
   if (thread_.joinable()) thread_.join();
-  for (const int taken : taken_) ::close(taken);
+  for (const auto& [taken, client] : taken_) ::close(taken);
   taken_.clear();
   listening_ = {};
 }
@@ -97,7 +119,7 @@ void Door::work() {
   std::array<epoll_event, 64> events;
   while (!closed_) {
     listen(taken_.size() < most_);
-    if (!listens_) end_silent();
+    if (!listens_) make_place();
     const int count = ::epoll_wait(events_.get(), events.data(), events.size(), look_ms);
     for (int i = 0; i < count; ++i) {
       const int ready = events[static_cast<std::size_t>(i)].data.fd;
@@ -114,19 +136,34 @@ void Door::work() {
   }
 }
 
-void Door::end_silent() {
-  for (const int taken : taken_) {
-    tcp_info info = {};
-    socklen_t size = sizeof info;
-    if (::getsockopt(taken, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-        std::min(info.tcpi_last_data_recv, info.tcpi_last_data_sent) > silence_s_ * 1000)
-      ::shutdown(taken, SHUT_RDWR);
-  }
+void Door::count_call(std::uint16_t client, int more) {
+  const std::scoped_lock lock(mutex_);
+  if ((calls_[client] += more) == 0) calls_.erase(client);
+}
+
+unsigned Door::patience_ms(std::uint16_t client) const {
+  const std::scoped_lock lock(mutex_);
+  return calls_.contains(client) ? silence_s_ * 1000 : unused_ms;
+}
+
+/// A few at a time: those that wait are not counted.
+void Door::make_place() {
+  if (!is_readable(listening_.get())) return;
+  std::vector<std::pair<unsigned, int>> silent;
+  for (const auto& [taken, client] : taken_)
+    if (const unsigned ms = silence_ms(taken); ms > patience_ms(client))
+      silent.emplace_back(ms, taken);
+  std::ranges::sort(silent, std::greater<>{});
+  silent.resize(std::min(silent.size(), most_ / 8 + 1));
+  for (const auto& [ms, taken] : silent) ::shutdown(taken, SHUT_RDWR);
 }
 
 void Door::take_all() {
   while (taken_.size() < most_) {
-    const int client = ::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    sockaddr_storage address = {};
+    socklen_t size = sizeof address;
+    const int client = ::accept4(listening_.get(), reinterpret_cast<sockaddr*>(&address), &size,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (client < 0) {
       if (errno == EMFILE || errno == ENFILE) listen(false);  // until the next look
       return;
@@ -139,7 +176,7 @@ void Door::take_all() {
       ::close(client);
       continue;
     }
-    taken_.insert(second);
+    taken_.emplace(second, port_of(address));
     Acceptor::NewConnectionParameters given;
     given.listener_fd = listening_.get();
     given.fd = client;

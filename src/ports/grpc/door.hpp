@@ -5,8 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -18,8 +19,9 @@ namespace lockstep::grpc {
 
 /// Takes connections for the library, and only `most_connections` at a time: the library would
 /// take as many as the process may have descriptors. The library closes them and tells no one, so a
-/// second descriptor of each shows when it has done so. With no place left, those are closed over
-/// which nothing has come or gone for `silence_s`.
+/// second descriptor of each shows when it has done so. When one more waits for a place, silent
+/// ones give theirs, the longest silent first: those without a call after a second, others after
+/// `silence_s`.
 class Door {
  public:
   using Acceptor = ::grpc::experimental::ExternalConnectionAcceptor;
@@ -33,19 +35,25 @@ class Door {
   std::uint16_t port() const;
   void open(std::unique_ptr<Acceptor> acceptor);
   void close();  ///< from now on it takes none
+  /// Calls are computed for the client at this port, one more or less. On any thread. Two clients
+  /// of one number share the count.
+  void count_call(std::uint16_t client, int more);
 
  private:
   using Descriptor = Owned<int, ::close, -1>;
   void work();
   void take_all();
-  void end_silent();
+  void make_place();
+  unsigned patience_ms(std::uint16_t client) const;
   void listen(bool wanted);
 
   const std::size_t most_;
   const unsigned silence_s_;
   Descriptor listening_, events_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::set<int> taken_;  ///< the second descriptors
+  std::map<int, std::uint16_t> taken_;  ///< the second descriptors, and the clients' ports
+  mutable std::mutex mutex_;            // of the calls
+  std::map<std::uint16_t, int> calls_;  ///< by the client's port
   bool listens_ = false;
   std::atomic<bool> closed_{false};
   std::thread thread_;  // last: it uses the others

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/grpc.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "ports/grpc/call.hpp"
 #include "ports/grpc/door.hpp"
 #include "ports/grpc/methods.hpp"
@@ -229,7 +230,7 @@ class GrpcServer final : public HttpServer {
   void ask(Call& call) {
     call.state = Call::State::asked;
     call.counted = true;
-    ++asked_;
+    count_asked(call, 1);
     ++open_;
     if (ends_) return answer(call, ending());
     if (!call.share.grow(call.message.Length()))
@@ -250,6 +251,13 @@ class GrpcServer final : public HttpServer {
     } catch (const std::exception& error) {
       fail(call, error);
     }
+  }
+
+  void count_asked(const Call& call, int more) {
+    asked_ += static_cast<std::size_t>(more);
+    const std::string peer = call.context.peer();  // its address and port
+    const auto port = whole_number<int>(peer.substr(peer.rfind(':') + 1));
+    door_.count_call(static_cast<std::uint16_t>(port.value_or(0)), more);
   }
 
   void answer(Call& call, const HttpResponse& response) {
@@ -278,7 +286,7 @@ class GrpcServer final : public HttpServer {
   }
 
   void leave(Call& call, std::size_t bytes) {
-    if (call.state == Call::State::asked) --asked_;
+    if (call.state == Call::State::asked) count_asked(call, -1);
     call.state = Call::State::leaving;
     wait_for_client(call);
     await();
@@ -304,7 +312,8 @@ class GrpcServer final : public HttpServer {
   }
 
   void end_waiting() {
-    for (const auto& [number, call] : calls_) answer(*call, ending());
+    for (const auto& [number, call] : calls_)
+      if (call->state == Call::State::asked) answer(*call, ending());
   }
 
   /// Their messages have not come, or their clients have not taken their replies, in time.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <system_error>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -32,6 +33,10 @@ RequestDeadline::~RequestDeadline() {
 }
 
 void RequestDeadline::await(MHD_Connection* connection) {
+  await(connection, Patience(now_s(), limits_, true));
+}
+
+void RequestDeadline::await_body(MHD_Connection* connection) {
   await(connection, Patience(now_s(), limits_));
 }
 
@@ -69,7 +74,9 @@ void RequestDeadline::forget(MHD_Connection* connection) {
 
 /// A new deadline is never sooner than the shortest sleep, so it need not wake for it.
 void RequestDeadline::work() {
-  const double shortest_s = std::min<double>(limits_.silence_s, limits_.body_s);
+  constexpr double look_s = 0.1;
+  const double shortest_s =
+      std::min({limits_.silence_s, limits_.body_s, client_waits_ ? look_s : limits_.silence_s});
   std::unique_lock lock(mutex_);
   while (!stopped_) {
     if (awaited_.empty()) {
@@ -83,20 +90,36 @@ void RequestDeadline::work() {
     const double left_s = std::min(first->second.until_s() - now_s(), shortest_s);
     if (left_s > 0) changes_.wait_for(lock, std::chrono::duration<double>(left_s));
     end_late();
+    if (client_waits_ && client_waits_()) make_place();
   }
+}
+
+void RequestDeadline::end_late() {
+  const double now = now_s();
+  for (auto& [connection, patience] : awaited_)
+    if (now >= patience.until_s()) end(connection, patience);
+}
+
+/// A few at a time: those that wait are not counted.
+void RequestDeadline::make_place() {
+  constexpr double unused_s = 1;
+  const double latest_s = now_s() - unused_s;
+  std::vector<std::pair<double, MHD_Connection*>> unused;
+  for (const auto& [connection, patience] : awaited_)
+    if (patience.is_unused() && patience.since_s() < latest_s)
+      unused.emplace_back(patience.since_s(), connection);
+  std::ranges::sort(unused);
+  unused.resize(std::min(unused.size(), awaited_.size() / 8 + 1));
+  for (const auto& [since_s, connection] : unused) end(connection, awaited_.at(connection));
 }
 
 /// The library sees an end of the stream then, and forgets the connection. Its descriptor is open:
 /// the library calls forget(), which waits for the lock, before it closes that.
-void RequestDeadline::end_late() {
-  const double now = now_s();
-  for (auto& [connection, patience] : awaited_) {
-    if (now < patience.until_s()) continue;
-    const MHD_ConnectionInfo* info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != nullptr) ::shutdown(info->connect_fd, SHUT_RDWR);
-    patience = Patience(now, limits_);
-  }
+void RequestDeadline::end(MHD_Connection* connection, Patience& patience) {
+  const MHD_ConnectionInfo* info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  if (info != nullptr) ::shutdown(info->connect_fd, SHUT_RDWR);
+  patience = Patience(now_s(), limits_);
 }
 
 }  // namespace lockstep::http

@@ -94,7 +94,8 @@ class MicroHttpServer final : public HttpServer {
         service_(service),
         deadline_({.silence_s = static_cast<double>(spec.silence_s),
                    .body_bytes_per_s = static_cast<double>(spec.body_bytes_per_s),
-                   .body_s = spec.body_s}) {
+                   .body_s = spec.body_s},
+                  [this] { return client_waits(); }) {
     if (!spec.socket.empty()) local_.emplace(spec.socket);
     const Address address = local_ ? Address{} : address_of(spec);
     const int listening = local_ ? local_->release() : -1;
@@ -117,6 +118,7 @@ class MicroHttpServer final : public HttpServer {
             fmt::format("{}: nothing can listen there: {}",
                         local_ ? spec.socket : fmt::format("{}:{}", spec.host, spec.port),
                         errno != 0 ? std::strerror(errno) : "the library refuses"));
+    listening_ = MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_LISTEN_FD)->listen_fd;
   }
 
   MicroHttpServer(const HttpSpec& spec, std::unique_ptr<HttpService> service)
@@ -178,9 +180,16 @@ class MicroHttpServer final : public HttpServer {
     }
   }
 
+  /// For a place, which the library then gives no one. The system has it until then.
+  bool client_waits() const {
+    if (connections_ < spec_.most_connections) return false;
+    pollfd events = {.fd = listening_, .events = POLLIN, .revents = 0};
+    return ::poll(&events, 1, 0) > 0 && (events.revents & POLLIN) != 0;
+  }
+
   MHD_Result begin(MHD_Connection* connection, http::StrictHeader header, const char* path,
                    const char* method, void** state) {
-    deadline_.await(connection);
+    deadline_.await_body(connection);
     auto incoming = std::make_unique<Incoming>(spec_.budget);
     incoming->request.method = method;
     incoming->request.path = path;
@@ -246,10 +255,13 @@ class MicroHttpServer final : public HttpServer {
     auto& server = *static_cast<MicroHttpServer*>(self);
     if (!std::exchange(server.considerate_, true)) let_others_finish();
     auto& deadline = server.deadline_;
-    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+      ++server.connections_;
       deadline.await(connection);
-    else
+    } else {
       deadline.forget(connection);
+      --server.connections_;
+    }
   }
 
   static void completed(void* self, MHD_Connection* connection, void** state,
@@ -315,7 +327,8 @@ class MicroHttpServer final : public HttpServer {
   std::unique_ptr<HttpService> owned_;
   HttpService& service_;
   std::optional<http::LocalSocket> local_;
-  std::atomic<std::size_t> open_{0};
+  std::atomic<std::size_t> open_{0}, connections_{0};
+  std::atomic<int> listening_{-1};  // its descriptor, once the library has it
   std::mutex mutex_;
   bool ends_ = false;
   bool considerate_ = false;                        // of the server's thread: let_others_finish()

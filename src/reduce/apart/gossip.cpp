@@ -25,10 +25,10 @@ std::size_t distance_in(std::uint64_t step, std::size_t world) {
 
 }  // namespace
 
-/// What settling takes, two for each message, and the weights before a step.
+/// Two for each message, and what settling takes: the next message lends its two.
 std::size_t gossip_bytes(std::size_t numbers, bool second_moments, std::size_t late) {
-  return settling_bytes(numbers, false, second_moments) +
-         (2 * (late + 1) + (late > 0 ? 1 : 0)) * numbers * sizeof(float);
+  return settling_bytes(numbers, false, second_moments, 2) +
+         2 * (late + 1) * numbers * sizeof(float);
 }
 
 GossipExchange::GossipExchange(const ExchangeSpec& spec, const ExchangeParts& parts)
@@ -39,7 +39,6 @@ GossipExchange::GossipExchange(const ExchangeSpec& spec, const ExchangeParts& pa
       own_(parts) {
   check(world() > 1, "one rank has no other one to send weights to");
   check(!spec.loss_scale, "ranks that do not wait for each other have no common loss scale");
-  if (late_ > 0) before_ = own_.allocate("the weights before a step");
   for (std::size_t i = 0; i <= late_; ++i)
     messages_.push_back(
         {own_.allocate("weights that are sent"), own_.allocate("weights that come"), nullptr});
@@ -60,7 +59,7 @@ std::string GossipExchange::note() const {
 
 void GossipExchange::begin() {
   BucketExchange::begin();
-  if (late_ > 0) vectors_.cast(own_.of(Part::weights), own_.in(before_));
+  if (late_ > 0) vectors_.cast(own_.of(Part::weights), own_.in(next_message().sent));
   if (steps_ == 0) begin_equal();
 }
 
@@ -90,7 +89,7 @@ void GossipExchange::lengthen_step() {
   const float factor = 1 + static_cast<float>(late_) / 2;  // 1 / w
   const Vector weights = own_.of(Part::weights, 0, learned());
   vectors_.scale(factor, weights);
-  vectors_.add(1 - factor, own_.in(before_, learned()), weights);
+  vectors_.add(1 - factor, own_.in(next_message().sent, learned()), weights);
 }
 
 void GossipExchange::send(std::uint64_t step) {
@@ -144,7 +143,9 @@ void GossipExchange::add_messages() {
 }
 
 void GossipExchange::settle() {
-  if (steps_ > 0) own_.settle([this] { add_messages(); });
+  if (steps_ == 0) return;
+  const Vector free[] = {own_.in(next_message().sent), own_.in(next_message().came)};
+  own_.settle(free, [this] { add_messages(); });
 }
 
 std::vector<ArenaPart> GossipExchange::saved() const {

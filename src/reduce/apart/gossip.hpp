@@ -55,6 +55,9 @@ class GossipExchange final : public BucketExchange {
     backend::DeviceMemory sent, came;
     std::unique_ptr<device::Event> arrived;
   };
+  /// Of the message that a step will send: until then nothing needs them. `sent` keeps the weights
+  /// before that step, and while settled both keep what is this rank's own.
+  const Message& next_message() const { return message_of(steps_); }
   void start(std::size_t) override {}
   void finish(std::size_t bucket) override;
   std::size_t learned() const { return parts_.parameters.layout().learned_size; }
@@ -75,7 +78,6 @@ class GossipExchange final : public BucketExchange {
   const ExchangeParts parts_;
   backend::Vectors& vectors_;
   OwnState own_;
-  backend::DeviceMemory before_;   ///< if late: the weights before the step
   std::vector<Message> messages_;  ///< late + 1: one is sent before the oldest is used
   std::uint64_t steps_ = 0;
 };

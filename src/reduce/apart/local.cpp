@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
@@ -18,7 +17,15 @@ using backend::Vector;
 namespace {
 
 constexpr const char *group_prefix = "group-", *agreed_key = "agreed", *velocity_key = "velocity";
-std::string group_key(int group) { return fmt::format("{}{}", group_prefix, group); }
+std::string group_key(std::size_t group) { return fmt::format("{}{}", group_prefix, group); }
+
+std::vector<std::vector<int>> ranks_of_groups(const std::vector<std::size_t>& groups, int world) {
+  check(groups.size() == static_cast<std::size_t>(world), "each rank has a group");
+  std::vector<std::vector<int>> ranks(1 + *std::ranges::max_element(groups));
+  for (int rank = 0; rank < world; ++rank)
+    ranks[groups[static_cast<std::size_t>(rank)]].push_back(rank);
+  return ranks;
+}
 
 }  // namespace
 
@@ -32,41 +39,20 @@ LocalExchange::LocalExchange(const ExchangeSpec& spec, const ExchangeParts& part
       loss_scale_(spec.loss_scale),
       parts_(parts),
       vectors_(parts.backend.vectors()),
-      group_(parts.communicator.split(how_.group, parts.communicator.rank(), "group")),
+      groups_(ranks_of_groups(how_.groups, parts.communicator.world())),
+      group_(parts.communicator.split(static_cast<int>(group_number()), parts.communicator.rank(),
+                                      "group")),
       everywhere_(spec, parts.communicator, parts.backend.device().compute(),
                   parts.parameters.device_pointer(Part::gradients)),
       in_group_(spec, *group_, parts.backend.device().compute(),
                 parts.parameters.device_pointer(Part::gradients)),
       own_(parts) {
   check(how_.every > 0, "groups agree every few steps");
-  gather_groups();
   if (how_.outer_momentum > 0) {
     agreed_ = own_.allocate("the weights that groups agreed on");
     velocity_ = own_.allocate("the outer momentum");
   }
   if (loss_scale_) largest_ = vectors_.allocate(sizeof(float), "the largest gradient");
-}
-
-/// Each rank says its group's number and size, and whether it leads the group.
-void LocalExchange::gather_groups() {
-  constexpr std::size_t words = 3;
-  std::vector<std::int32_t> all(words * world());
-  const std::size_t mine = words * static_cast<std::size_t>(parts_.communicator.rank());
-  all[mine] = how_.group;
-  all[mine + 1] = group_->world();
-  all[mine + 2] = group_->rank() == 0 ? 1 : 0;
-  const auto memory = vectors_.allocate(all.size() * sizeof(std::int32_t), "the groups' sizes");
-  vectors_.write(std::as_bytes(std::span(all)), memory.get());
-  device::Stream &compute = parts_.backend.device().compute(),
-                 &network = parts_.communicator.network();
-  network.wait(*compute.record());  // the numbers precede their sending
-  parts_.communicator.all_gather({memory.get(), all.size(), comm::ElementType::i32}, "the groups",
-                                 network);
-  compute.wait(*network.record());  // they have come before they are read
-  vectors_.read(memory.get(), std::as_writable_bytes(std::span(all)));
-  for (std::size_t rank = 0; rank < world(); ++rank)
-    if (const std::int32_t* of = &all[words * rank]; of[2] == 1)
-      groups_.push_back({of[0], static_cast<int>(rank), static_cast<std::size_t>(of[1])});
 }
 
 std::string LocalExchange::note() const {
@@ -75,13 +61,13 @@ std::string LocalExchange::note() const {
   const std::string outer = how_.outer_momentum > 0
                                 ? fmt::format(", with an outer momentum of {}", how_.outer_momentum)
                                 : "";
-  const auto [least, most] = std::ranges::minmax(groups_, {}, &Group::ranks);
+  const auto [least, most] = std::ranges::minmax(groups_, {}, &std::vector<int>::size);
   return fmt::format(
       "{} groups of {} ranks agree on their weights every {} steps{}{}; between that they differ, "
       "and their mean is evaluated and saved",
       groups_.size(),
-      least.ranks == most.ranks ? fmt::format("{}", most.ranks)
-                                : fmt::format("{} to {}", least.ranks, most.ranks),
+      least.size() == most.size() ? fmt::format("{}", most.size())
+                                  : fmt::format("{} to {}", least.size(), most.size()),
       how_.every, begins, outer);
 }
 
@@ -164,7 +150,7 @@ StateOutline LocalExchange::outline() const {
   StateOutline state{.texts = {{steps_key, std::to_string(steps_)}}, .parts = {}};
   if (!differs()) return state;
   const std::size_t each = plain_bytes(layout(), own_.saved());
-  for (const Group& group : groups_) state.parts.push_back({group_key(group.number), each});
+  for (std::size_t g = 0; g < groups_.size(); ++g) state.parts.push_back({group_key(g), each});
   if (how_.outer_momentum == 0) return state;
   state.parts.push_back({agreed_key, plain_bytes(layout(), agreed())});
   state.parts.push_back({velocity_key, plain_bytes(layout(), velocity())});
@@ -174,8 +160,8 @@ StateOutline LocalExchange::outline() const {
 void LocalExchange::save(comm::Control& control, const TakeBytes& take) const {
   check(!own_.is_settled(), "the exchange is settled");
   if (!differs()) return;
-  for (const Group& group : groups_) {
-    save_plain(parts_, group.leader, own_.saved(), take);
+  for (const std::vector<int>& ranks : groups_) {
+    save_plain(parts_, ranks.front(), own_.saved(), take);
     next_part(control);
   }
   if (how_.outer_momentum == 0) return;
@@ -214,7 +200,7 @@ std::string LocalExchange::load(const SavedState& state) {
   };
   fits(load_common(state));
   if (saved_by != groups_.size()) return of_others(left_out, saved_by, "groups", groups_.size());
-  fits(load_plain(parts_, state, group_key(how_.group), own_.saved()));
+  fits(load_plain(parts_, state, group_key(group_number()), own_.saved()));
   parts_.parameters.weights_changed();
   return "";
 }

@@ -55,12 +55,14 @@ class LocalExchange final : public Exchange {
   bool differs() const { return steps_ > how_.from_step; }
   ExactExchange& summing() { return is_local() ? in_group_ : everywhere_; }
   std::size_t world() const { return static_cast<std::size_t>(parts_.communicator.world()); }
+  std::size_t group_number() const {
+    return how_.groups[static_cast<std::size_t>(parts_.communicator.rank())];
+  }
   std::size_t group_size() const { return static_cast<std::size_t>(group_->world()); }
   const nn::ArenaLayout& layout() const { return parts_.parameters.layout(); }
   std::vector<ArenaPart> agreed() const;
   std::vector<ArenaPart> velocity() const;
   bool load_common(const SavedState& state);
-  void gather_groups();
   void begin_equal();
   void agree();
   void step_outwards();
@@ -69,12 +71,8 @@ class LocalExchange final : public Exchange {
   const bool loss_scale_;
   const ExchangeParts parts_;
   backend::Vectors& vectors_;
+  const std::vector<std::vector<int>> groups_;  ///< the ranks of each, ascending: the first leads
   const std::unique_ptr<comm::Communicator> group_;
-  struct Group {
-    int number = 0, leader = 0;  ///< the leader's rank
-    std::size_t ranks = 0;
-  };
-  std::vector<Group> groups_;  ///< of all ranks, in the order of their leaders
   ExactExchange everywhere_, in_group_;
   OwnState own_;
   backend::DeviceMemory agreed_, velocity_;  ///< with an outer momentum: of the learned weights

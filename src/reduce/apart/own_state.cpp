@@ -1,5 +1,7 @@
 #include "reduce/apart/own_state.hpp"
 
+#include <algorithm>
+
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
 
@@ -8,8 +10,10 @@ namespace lockstep::reduce {
 using backend::Part;
 using backend::Vector;
 
-std::size_t settling_bytes(std::size_t numbers, bool average, bool second_moments) {
-  return (2 + (average ? 1 : 0) + (second_moments ? 1 : 0)) * numbers * sizeof(float);
+std::size_t settling_bytes(std::size_t numbers, bool average, bool second_moments,
+                           std::size_t free) {
+  const std::size_t vectors = 2 + (average ? 1U : 0U) + (second_moments ? 1U : 0U);
+  return (vectors - std::min(vectors, free)) * numbers * sizeof(float);
 }
 
 Vector OwnState::of(Part part, std::size_t first, std::size_t count) const {
@@ -53,11 +57,16 @@ void OwnState::average(const Vector& values, const char* what) const {
   parts_.backend.vectors().scale(1 / static_cast<float>(parts_.communicator.world()), values);
 }
 
-void OwnState::settle(const std::function<void()>& prepare) {
+void OwnState::settle(std::span<const Vector> free, const std::function<void()>& prepare) {
   check(!is_settled(), "the ranks are settled already");
   for (const Vector& values : changing()) {
-    aside_.push_back(allocate("a rank's own state"));
-    parts_.backend.vectors().cast(values, in(aside_.back()));
+    if (aside_.size() < free.size()) {
+      aside_.push_back(free[aside_.size()]);
+    } else {
+      memory_.push_back(allocate("a rank's own state"));
+      aside_.push_back(in(memory_.back()));
+    }
+    parts_.backend.vectors().cast(values, aside_.back());
   }
   if (prepare) prepare();
   for (const Vector& values : changing()) average(values, "settling the ranks");
@@ -67,10 +76,11 @@ void OwnState::settle(const std::function<void()>& prepare) {
 void OwnState::unsettle() {
   if (!is_settled()) return;
   std::size_t next = 0;
-  for (const Vector& values : changing()) parts_.backend.vectors().cast(in(aside_[next++]), values);
+  for (const Vector& values : changing()) parts_.backend.vectors().cast(aside_[next++], values);
   parts_.parameters.weights_changed();
   parts_.backend.device().compute().synchronize();  // the copies are read
   aside_.clear();
+  memory_.clear();
 }
 
 }  // namespace lockstep::reduce

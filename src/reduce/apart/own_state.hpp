@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "lockstep/backend/vectors.hpp"
@@ -35,9 +36,11 @@ class OwnState {
 
   /// The values become their mean over the ranks, the same bits. Collective.
   void average(const backend::Vector& values, const char* what) const;
-  /// Puts all that changes aside, calls `prepare`, which may change the weights, and averages.
-  /// Throws Error when the ranks are settled already. Collective.
-  void settle(const std::function<void()>& prepare = {});
+  /// Puts all that changes aside, into vectors of the whole arena that are `free` until unsettle(),
+  /// and into other memory where these are too few. Then it calls `prepare`, which may change
+  /// the weights, and averages. Throws Error when the ranks are settled already. Collective.
+  void settle(std::span<const backend::Vector> free = {},
+              const std::function<void()>& prepare = {});
   void unsettle();  ///< nothing where ranks are not settled
   bool is_settled() const { return !aside_.empty(); }
 
@@ -46,10 +49,13 @@ class OwnState {
   std::vector<backend::Part> changing_parts() const;
 
   const ExchangeParts parts_;
-  std::vector<backend::DeviceMemory> aside_;  ///< while settled, of changing_parts()
+  std::vector<backend::Vector> aside_;         ///< while settled, of changing_parts()
+  std::vector<backend::DeviceMemory> memory_;  ///< of the last ones
 };
 
-/// Bytes that settling takes, for that many trained numbers: of weights, momentum, and so on.
-std::size_t settling_bytes(std::size_t numbers, bool average, bool second_moments);
+/// Bytes that settling takes, for that many trained numbers: of weights, momentum, and so on, but
+/// for those that go to that many free vectors.
+std::size_t settling_bytes(std::size_t numbers, bool average, bool second_moments,
+                           std::size_t free = 0);
 
 }  // namespace lockstep::reduce

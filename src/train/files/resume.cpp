@@ -153,7 +153,11 @@ std::optional<ResumePoint> find_resume_point(const config::Config& config,
     if (control.rank() == 0) path = look_for_checkpoint(config, directory, before).string();
     path = control.broadcast(path, "choosing the checkpoint");
     if (path.empty()) return std::nullopt;
-    ResumePoint found{path, model::read_header(path), in_directory(path, directory.checkpoints())};
+    ResumePoint found{path, {}, in_directory(path, directory.checkpoints()), {}};
+    comm::together(control, "reading the checkpoint", [&] {
+      found.verified = stamp_of(found.checkpoint);
+      found.header = model::read_header(found.checkpoint);
+    });
     const std::string torn = find_torn_part(path, control);
     if (torn.empty()) return found;
     require(config.resume == "auto", torn);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set_info.hpp"
@@ -18,7 +19,8 @@ namespace lockstep::train {
 struct ResumePoint {
   std::filesystem::path checkpoint;
   model::CheckpointHeader header;
-  bool same_run = false;  ///< it is in this run's directory: its files continue
+  bool same_run = false;    ///< it is in this run's directory: its files continue
+  FileStamp verified = {};  ///< when this rank read it whole
 };
 
 /// Finds the checkpoint that config.resume asks for: rank 0 looks, all ranks read and check. Empty

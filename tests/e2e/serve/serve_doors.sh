@@ -26,7 +26,7 @@ served=(m=model.h5)
 get() { run curl -sS -m 60 -w '\n%{http_code}\n' "$@"; }
 
 # ---- TLS -----------------------------------------------------------------------------------------
-start tls --tls-cert one.crt --tls-key one.key --token-file token
+start tls --tls-cert one.crt --tls-key one.key --token-file token --body-mb 1
 at=https://127.0.0.1:$port
 grep -q "^listening at $at/$" tls.log && get --cacert one.crt "$at/v2/health/ready" &&
   says '^200$' && get --cacert one.crt --tlsv1.3 -o answer -H "Authorization: Bearer $(cat token)" \
@@ -54,6 +54,23 @@ says 'Cipher is .NONE.' &&
 verdict $? 'TLS before 1.2 is not spoken'
 get --cacert one.crt -H "Authorization: bearer $(cat token)" "$at/v2/models/m" && says '^200$'
 verdict $? 'the word Bearer is taken in any case'
+run curl -sS -m 60 --cacert one.crt -D - -o page.html "$at/"
+says "^Content-Security-Policy: .*frame-ancestors 'none'"
+verdict $? 'its page cannot be shown within another page'
+infer() {
+  get --cacert one.crt -H "Authorization: Bearer $(cat token)" "$at/v2/models/m/infer" \
+    -H 'Inference-Header-Content-Length: 0' "$@"
+}
+head -c 1000001 /dev/zero >large.body && gzip -k large.body
+infer --data-binary @large.body && says 'a body has at most 1000000 bytes' && says '^413$' &&
+  infer -H 'Content-Encoding: gzip' --data-binary @large.body.gz &&
+  says 'at most 1000000 bytes, also when it is decoded' && says '^413$'
+verdict $? 'a body larger than --body-mb gets 413, as it comes or decoded'
+"$python" -c 'import sys; sys.path.append(sys.argv[1]); import attacks
+sys.stdout.buffer.write(attacks.png(20, 30))' "$support/hostile" >small.png
+infer --data-binary @small.png && says '^400$' &&
+  says 'is 30 x 20, but only images of 32 x 32 .*: start the server with --resize or --jpeg'
+verdict $? 'an image of another size is an error that names the options for such images'
 end tls
 ((status == 0))
 verdict $? 'a server over TLS ends with status 0'
@@ -82,6 +99,8 @@ refused 'a certificate that is not there is named' 'nowhere.crt: No such file' \
   --tls-cert nowhere.crt --tls-key one.key
 refused 'a certificate without its key is an error' 'give --tls-cert and --tls-key together' \
   --tls-cert one.crt
+refused 'a size that the network does not take is an error that names both' \
+  'makes images of 16 x 16, but the network takes 32 x 32 .*: give --resize 32x32' --resize 16
 
 # ---- few descriptors -----------------------------------------------------------------------------
 (ulimit -n 64 && exec "$LOCKSTEP" serve m=model.h5 --port 0 --threads 1 --grace-s 0) >few.log 2>&1 &

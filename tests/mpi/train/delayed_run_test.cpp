@@ -84,14 +84,14 @@ struct Runs {
     config.winograd.mode = Winograd::Mode::never;
     return config;
   }
-  Outcome run(const config::Config& config, std::uint64_t period = 3) {
+  Outcome run(const config::Config& config, const DelayedAverageSpec& how = {.period = 3}) {
     train::RunSpec spec;
     spec.config = config;
     spec.binding_report = [](const auto&) { return std::string("{}"); };
     spec.started_s = now_s();
     spec.grid = all_replicas(*control);
     spec.nodes = comm::gather_nodes(*control, comm::place_of_process("node"));
-    spec.make_exchange = DelayedAverage::maker({.period = period});
+    spec.make_exchange = DelayedAverage::maker(how);
     Printed printed(root / fmt::format("printed-{}", control->rank()));
     const Outcome outcome = train::run_training(spec, *backend, *communicator, *control);
     said = printed.end();
@@ -119,6 +119,9 @@ struct Runs {
   }
 };
 
+/// The end of an error of that rank alone.
+std::string on_rank(int rank) { return rank == 0 ? "" : fmt::format(" (on rank {})", rank); }
+
 }  // namespace
 
 TEST_CASE(
@@ -143,6 +146,37 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a state that one rank cannot load ends all ranks, with that error", "[exchange]") {
+  Runs runs;
+  config::Config config = runs.config("run");
+  config.stop_after = 2;
+  REQUIRE(runs.run(config) == Outcome::stopped);
+  config.stop_after = 0;
+  config.resume = "auto";
+  const int last = runs.control->world() - 1;
+  CHECK_THROWS_WITH(
+      runs.run(config, {.unloadable = last}),
+      Catch::Contains("step-00000002.h5: cannot load its part") && Catch::EndsWith(on_rank(last)));
+}
+
+TEST_CASE("a file that one rank cannot read ends all ranks, with that error", "[exchange]") {
+  Runs runs;
+  config::Config config = runs.config("run");
+  config.stop_after = 2;
+  REQUIRE(runs.run(config) == Outcome::stopped);
+  const std::string file = "run/checkpoints/step-00000002.h5";
+  const auto before = std::filesystem::current_path();
+  const bool last = runs.control->rank() + 1 == runs.control->world();
+  std::filesystem::current_path(last ? std::filesystem::path("/") : runs.root);
+  for (const auto key : {&config::Config::resume, &config::Config::init}) {
+    config::Config reads = runs.config("other");
+    reads.*key = file;
+    CHECK_THROWS_WITH(runs.run(reads), Catch::Contains(file) && Catch::Contains("No such file") &&
+                                           Catch::EndsWith(on_rank(runs.control->world() - 1)));
+  }
+  std::filesystem::current_path(before);
+}
+
 TEST_CASE("where ranks differ, no step depends on validations, checkpoints and audits",
           "[exchange][slow]") {
   Runs runs;
@@ -159,7 +193,8 @@ TEST_CASE("where ranks differ, what is validated and audited is what the checkpo
           "[exchange]") {
   Runs runs;
   const config::Config config = runs.config("run");
-  REQUIRE(runs.run(config, 100) == Outcome::finished);  // the ranks never meet but for this
+  REQUIRE(runs.run(config, {.period = 100}) ==
+          Outcome::finished);  // the ranks never meet but for this
   const data::DataSet set(runs.shard.path());
   const nn::Network network = train::make_network(config, set.info());
   const auto parameters = runs.backend->make_parameters(network, Precision::fp32);

@@ -18,7 +18,7 @@ namespace {
 struct Ranks : TrainerRanks {
   /// Each rank is a group.
   Trainer alone(reduce::LocalSpec how) {
-    how.group = static_cast<int>(rank());
+    how.groups = each_alone();
     return in_groups(how);
   }
   Trainer in_groups(const reduce::LocalSpec& how) {
@@ -71,8 +71,7 @@ TEST_CASE("groups differ between agreements, are equal while settled, and then d
 TEST_CASE("ranks of a group have the same bits while groups differ", "[mpi][exchange]") {
   Ranks ranks;
   if (ranks.size() < 4) return;
-  const int group = static_cast<int>(ranks.rank() / 2);
-  Trainer trainer = ranks.in_groups({.group = group, .every = 4});
+  Trainer trainer = ranks.in_groups({.groups = {0, 0, 1, 1}, .every = 4});
   ranks.steps(trainer, 0, 3);
   const auto hashes = ranks.control->gather(std::to_string(trainer.parameters().hash()), "hashes");
   CHECK(hashes[0] == hashes[1]);
@@ -166,8 +165,7 @@ TEST_CASE("groups of unlike sizes are counted alike on all ranks, and resume wit
           "[mpi][exchange]") {
   Ranks ranks;
   if (ranks.size() < 4) return;
-  const reduce::LocalSpec how{
-      .group = ranks.rank() == 3 ? 1 : 0, .every = 2, .outer_momentum = 0.9f};
+  const reduce::LocalSpec how{.groups = {0, 0, 0, 1}, .every = 2, .outer_momentum = 0.9f};
   Trainer trainer = ranks.in_groups(how);
   CHECK_THAT(trainer.exchange().note(), Catch::StartsWith("2 groups of 1 to 3 ranks agree"));
   CHECK(resumes_alike(
@@ -180,6 +178,7 @@ TEST_CASE("groups of another number keep what they agreed on and the outer momen
   if (ranks.size() == 1) return;
   const reduce::LocalSpec alone{.every = 2, .outer_momentum = 0.9f};
   reduce::LocalSpec together = alone;
+  together.groups.assign(ranks.size(), 0);
   Trainer saving = ranks.alone(alone), resumed = ranks.in_groups(together);
   ranks.steps(saving, 0, 3);
   const SavedTrainer saved = save(saving, *ranks.control);

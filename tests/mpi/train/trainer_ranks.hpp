@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ struct TrainerRanks {
   std::size_t size() const { return static_cast<std::size_t>(control->world()); }
   std::size_t rank() const { return static_cast<std::size_t>(control->rank()); }
   std::size_t global() const { return micro_rows * size(); }
+  /// Groups of one rank.
+  std::vector<std::size_t> each_alone() const {
+    std::vector<std::size_t> groups(size());
+    std::iota(groups.begin(), groups.end(), std::size_t{0});
+    return groups;
+  }
 
   train::Trainer make(train::TrainerSpec spec) {
     spec.average = {.decay = 0.9f};

@@ -17,7 +17,7 @@ struct Ranks : TrainerRanks {
   Trainer local() {
     train::TrainerSpec spec = small_trainer(micro_rows);
     spec.exchange = reduce::ExchangeKind::local;
-    spec.local = {.group = static_cast<int>(rank()), .every = 3};
+    spec.local = {.groups = each_alone(), .every = 3};
     return make(spec);
   }
   Trainer gossip(std::size_t late) {

@@ -35,6 +35,11 @@ WRONG = {
     "lines that end with LF alone": b"GET /v2/health/live HTTP/1.1\nHost: localhost\n\n" + GET,
     "one line that ends with LF alone": LIVE + b"X: y\n" + HOST + b"\r\n" + GET,
     "a folded header": LIVE + HOST + b"X: a\r\n Transfer-Encoding: chunked\r\n\r\n" + GET,
+    "a fold of letters alone": LIVE + HOST + b"X: a\r\n b\r\n\r\n" + GET,
+    "a fold of a header without a value": LIVE + HOST + b"X:\r\n\tb\r\n\r\n" + GET,
+    "a fold of the last of two headers": LIVE + HOST + b"X: a\r\nY: b\r\n c\r\n\r\n" + GET,
+    "two folds": LIVE + b"X: a\r\n b\r\n c\r\n" + HOST + b"\r\n" + GET,
+    "a header with a CR": LIVE + HOST + b"X: a\rb\r\n\r\n" + GET,
     "no Host": LIVE + b"\r\n" + GET,
     "two Hosts": LIVE + HOST + HOST + b"\r\n" + GET,
     "two tokens": LIVE + HOST + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n" + GET,
@@ -50,6 +55,8 @@ RIGHT = {  # and the statuses of all answers
     "chunks": (POST + b"Inference-Header-Content-Length: 0\r\nTransfer-Encoding: CHUNKED\r\n\r\n"
                b"3;x=1\r\nabc\r\n0\r\n\r\n" + GET, [400, 200]),
     "a request of HTTP/1.0 without Host": (b"GET /v2/health/live HTTP/1.0\r\n\r\n", [200]),
+    "blanks and tabs before a header's value, and none":
+        (LIVE + HOST + b"X: \t  \ty z\r\nY:z\r\nZ:\r\n\r\n" + GET, [200, 200]),
     "HEAD": (b"HEAD /v2/health/live HTTP/1.1\r\n" + HOST + b"\r\n" + GET, [200, 200]),
     "a GET with a body": (LIVE + HOST + b"Content-Length: 5\r\n\r\nhello" + GET, [200, 200]),
     "an escaped path": (b"GET /v2/models/..%2f..%2fetc/ HTTP/1.1\r\n" + HOST + b"\r\n" + GET,

@@ -192,6 +192,7 @@ void DelayedAverage::save(comm::Control& control, const reduce::TakeBytes& take)
 }
 
 std::string DelayedAverage::load(const reduce::SavedState& state) {
+  require(parts_.communicator.rank() != how_.unloadable, "cannot load its part");
   require(state.parts("rank-") == world(),
           fmt::format("the exchange's state is of {} rank(s), not of {}", state.parts("rank-"),
                       world()));

@@ -14,6 +14,7 @@ namespace lockstep::test {
 struct DelayedAverageSpec {
   std::uint64_t period = 1;  ///< steps between two averages
   bool late = true;          ///< the averaged difference is applied one step later
+  int unloadable = -1;       ///< the rank on which no state can be loaded
 };
 
 /// An exchange that does not keep ranks equal. Each rank steps by its own gradients. Every `period`

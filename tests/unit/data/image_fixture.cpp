@@ -80,6 +80,16 @@ data::Image decoded_by_libjpeg(const std::string& jpeg) {
 
 namespace {
 
+void write_to(png_structp png, std::string& file) {
+  png_set_write_fn(
+      png, &file,
+      [](png_structp writer, png_bytep bytes, std::size_t size) {
+        static_cast<std::string*>(png_get_io_ptr(writer))
+            ->append(reinterpret_cast<const char*>(bytes), size);
+      },
+      nullptr);
+}
+
 /// `lines`: the values one after the other, those of 16 bits with the high byte first.
 std::string png_of_lines(std::size_t height, std::size_t width, std::size_t channels, int bits,
                          const std::vector<png_byte>& lines) {
@@ -88,13 +98,7 @@ std::string png_of_lines(std::size_t height, std::size_t width, std::size_t chan
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(png);
   std::string result;
-  png_set_write_fn(
-      png, &result,
-      [](png_structp writer, png_bytep bytes, std::size_t size) {
-        static_cast<std::string*>(png_get_io_ptr(writer))
-            ->append(reinterpret_cast<const char*>(bytes), size);
-      },
-      nullptr);
+  write_to(png, result);
   png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), bits,
                types[channels], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
@@ -124,6 +128,32 @@ std::string png_of_16(std::size_t height, std::size_t width,
     lines.push_back(static_cast<png_byte>(value));
   }
   return png_of_lines(height, width, 1, 16, lines);
+}
+
+std::string png_of_palette(std::size_t height, std::size_t width, int bits, bool interlaced,
+                           const std::vector<std::uint8_t>& colours,
+                           const std::vector<std::uint8_t>& indexes) {
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  std::string result;
+  write_to(png, result);
+  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), bits,
+               PNG_COLOR_TYPE_PALETTE, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::vector<png_color> palette;
+  for (std::size_t c = 0; c < colours.size(); c += 3)
+    palette.push_back({colours[c], colours[c + 1], colours[c + 2]});
+  png_set_PLTE(png, info, palette.data(), static_cast<int>(palette.size()));
+  const png_byte transparent = 0;
+  png_set_tRNS(png, info, &transparent, 1, nullptr);
+  png_set_check_for_invalid_index(png, 0);
+  png_write_info(png, info);
+  png_set_packing(png);
+  for (int pass = png_set_interlace_handling(png); pass > 0; --pass)
+    for (std::size_t y = 0; y < height; ++y) png_write_row(png, &indexes[y * width]);
+  png_write_end(png, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return result;
 }
 
 }  // namespace lockstep::test

@@ -24,6 +24,11 @@ std::string png_of(const data::Image& image, int bits = 8);
 /// Grey, of 16 bits.
 std::string png_of_16(std::size_t height, std::size_t width,
                       const std::vector<std::uint16_t>& values);
+/// Of `colours` (RGB) in a palette, and indexes of 1, 2, 4 or 8 bits into it; the first colour is
+/// said to be transparent.
+std::string png_of_palette(std::size_t height, std::size_t width, int bits, bool interlaced,
+                           const std::vector<std::uint8_t>& colours,
+                           const std::vector<std::uint8_t>& indexes);
 
 /// What libjpeg's defaults make of it.
 data::Image decoded_by_libjpeg(const std::string& jpeg);

@@ -1,4 +1,5 @@
 // Checkpoints with a right checksum and wrong content: anyone can compute a CRC.
+#include <fstream>
 #include <functional>
 
 #include <hdf5.h>
@@ -153,4 +154,18 @@ TEST_CASE("tensors of a checkpoint whose sides wrap are an error", "[checkpoint]
     replace_data_set(id, name, text_of(4).get(), {3, 4}, false);
   });
   CHECK_THAT(texts.tensor_error(), Contains("/weights/fc.weight cannot be read"));
+}
+
+TEST_CASE("a checkpoint is not read again to verify it, unless it has changed since",
+          "[checkpoint]") {
+  const Folder folder;
+  const auto path = folder.path / "step-00000123.h5";
+  write_checkpoint(path, some_header(), FakeParameters(small_model(), 0.125f));
+  const FileStamp verified = stamp_of(path);
+  const auto written = std::filesystem::last_write_time(path);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).write("torn", 4);
+  FakeParameters loaded(small_model(), -5);
+  CHECK_THROWS_WITH(load_tensors(path, loaded, true, verified), Contains("not a lockstep"));
+  std::filesystem::last_write_time(path, written);
+  CHECK_NOTHROW(load_tensors(path, loaded, true, verified));
 }

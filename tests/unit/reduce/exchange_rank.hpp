@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 
@@ -32,12 +35,15 @@ inline float gradient_of(int rank, std::size_t step, std::size_t i, std::size_t 
 struct Rank {
   /// `spec` without its buckets.
   Rank(comm::Communicator& of, reduce::ExchangeSpec spec, std::size_t bucket_bytes,
-       const nn::Network& network = small_network())
-      : communicator(of),
-        backend(backend::make_cpu_backend({})),
-        parameters(backend->make_parameters(network, backend::Precision::fp32)),
-        exchange(reduce::make_exchange(with_buckets(std::move(spec), bucket_bytes),
-                                       {communicator, *backend, *parameters})) {}
+       const nn::Network& network = small_network(), nn::Freeze freeze = nn::Freeze::none)
+      : communicator(of), backend(backend::make_cpu_backend({})) {
+    if (const auto last = nn::last_frozen(network, freeze))
+      frozen = backend::make_frozen_backend(*backend, *last);
+    backend::Backend& used = frozen ? *frozen : *backend;
+    parameters = used.make_parameters(network, backend::Precision::fp32);
+    exchange = reduce::make_exchange(with_buckets(std::move(spec), bucket_bytes),
+                                     {communicator, used, *parameters});
+  }
   std::size_t learned() const { return parameters->layout().learned_size; }
   /// The gradients after a step in which each rank gave gradient_of(rank, step).
   std::vector<float> step(std::size_t step) {
@@ -49,7 +55,8 @@ struct Rank {
   std::vector<float> step_of(const Gradient& gradient, const std::function<void()>& update = {}) {
     float* arena = parameters->device_pointer(backend::Part::gradients);
     exchange->begin();
-    const auto& slices = parameters->layout().slices;
+    const nn::ArenaLayout& layout = parameters->layout();
+    const auto slices = std::span(layout.slices).first(layout.moving_slices());
     for (std::size_t s = 0; s < slices.size(); ++s) {
       for (std::size_t i = slices[s].offset; i < slices[s].offset + slices[s].size; ++i)
         arena[i] = gradient(i);
@@ -69,7 +76,7 @@ struct Rank {
     return spec;
   }
   comm::Communicator& communicator;
-  std::unique_ptr<backend::Backend> backend;
+  std::unique_ptr<backend::Backend> backend, frozen;  ///< frozen: if layers are
   std::unique_ptr<backend::Parameters> parameters;
   std::unique_ptr<reduce::Exchange> exchange;
 };

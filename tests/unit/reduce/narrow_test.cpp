@@ -1,4 +1,6 @@
 // Sums of gradients that travel in fewer bits, between ranks that are threads.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -10,6 +12,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/comm/lone_control.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "tests/support/queues.hpp"
@@ -146,9 +149,10 @@ TEST_CASE("groups that agree every 8 steps send an eighth of the bytes to others
     constexpr int ranks = 4;
     Queues queues;
     const auto told = threads_tell(queues, ranks, false, [&](comm::Communicator& communicator) {
-      const int group = alone ? communicator.rank() : 0;
-      Rank rank(communicator, {.kind = kind, .buckets = {}, .local = {.group = group, .every = 8}},
-                500'000);
+      std::vector<std::size_t> groups(ranks, 0);
+      if (alone) groups = {0, 1, 2, 3};
+      Rank rank(communicator,
+                {.kind = kind, .buckets = {}, .local = {.groups = groups, .every = 8}}, 500'000);
       for (std::size_t step = 0; step < 16; ++step) rank.step(step);
       return std::string();
     });
@@ -160,16 +164,44 @@ TEST_CASE("groups that agree every 8 steps send an eighth of the bytes to others
   CHECK(bytes_of(ExchangeKind::local, false) == Approx(exact * 9 / 8).epsilon(0.01));
 }
 
+TEST_CASE("an exchange saves as many bytes as it says, also of a run that freezes layers",
+          "[exchange][freeze]") {
+  const auto told_by = [](ExchangeKind kind, nn::Freeze freeze) {
+    Queues queues;
+    return threads_tell(queues, 2, false, [&](comm::Communicator& communicator) -> std::string {
+      Rank rank(communicator,
+                {.kind = kind,
+                 .buckets = {},
+                 .local = {.groups = {0, 1}, .every = 8, .outer_momentum = 0.5f},
+                 .power_sgd = {.rank = 2}},
+                500'000, small_network(), freeze);
+      for (std::size_t step = 0; step < 2; ++step) rank.step(step);
+      std::size_t said = 0, saved = 0;
+      for (const StatePart& part : rank.exchange->outline().parts) said += part.bytes;
+      comm::LoneControl control;
+      rank.exchange->save(control, [&](std::string_view bytes) { saved += bytes.size(); });
+      const bool right = communicator.rank() == 0 ? said > 0 && saved == said : saved == 0;
+      return right ? "" : fmt::format("{} bytes, not {}", saved, said);
+    });
+  };
+  for (const nn::Freeze freeze : {nn::Freeze::none, nn::Freeze::layer2, nn::Freeze::backbone})
+    for (const ExchangeKind kind :
+         {ExchangeKind::int8, ExchangeKind::power_sgd, ExchangeKind::local, ExchangeKind::gossip}) {
+      INFO(choice_name(kind) << ", frozen: " << choice_name(freeze));
+      CHECK(told_by(kind, freeze) == std::vector<std::string>(2));
+    }
+}
+
 TEST_CASE("what an exchange says that it allocates is what it does", "[exchange][memory]") {
   const std::size_t numbers = 25'000'000;
   CHECK(exchange_bytes(ExchangeKind::bf16, numbers, 8) == 50'000'000);
   CHECK(exchange_bytes(ExchangeKind::local, numbers, 8, true) -
             exchange_bytes(ExchangeKind::local, numbers, 8) ==
         100'000'000);
-  // What is sent and what comes, then weights and momentum while settled; if messages are late,
-  // one pair more for each step and the weights before a step.
-  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, false, {.late = 0}) == 400'000'000);
-  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, true, {.late = 2}) == 1'000'000'000);
+  // What is sent and what comes, and one pair more for each step that messages are late. A pair
+  // that is free also keeps weights and momentum aside, but no second moments.
+  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, false, {.late = 0}) == 200'000'000);
+  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, true, {.late = 2}) == 700'000'000);
   const double int8 = static_cast<double>(exchange_bytes(ExchangeKind::int8, numbers, 8));
   CHECK(int8 == Approx(25e6 * (2 * (1 + 4.0 / 256) + 2 + 0.25)).epsilon(0.001));
 }

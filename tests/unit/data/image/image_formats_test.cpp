@@ -100,6 +100,35 @@ TEST_CASE("a lossless WebP decodes to its pixels; cut off or changed it is an er
       Contains("a.webp: is an animated WebP"));
 }
 
+TEST_CASE("a PNG's pixels have the colours of its palette; one beyond it is an error", "[image]") {
+  constexpr std::size_t height = 11, width = 13;  // interlaced, each pass has some of the pixels
+  for (const int bits : {1, 2, 4, 8})
+    for (const bool interlaced : {false, true}) {
+      CAPTURE(bits, interlaced);
+      const std::size_t colours = (std::size_t{1} << bits) - 1;  // one less than the bits can name
+      std::vector<std::uint8_t> palette, indexes, want;
+      for (std::size_t i = 0; i < 3 * colours; ++i)
+        palette.push_back(static_cast<std::uint8_t>(255 - 7 * i));
+      for (std::size_t i = 0; i < height * width; ++i) {
+        const std::size_t index = i * i % colours;
+        indexes.push_back(static_cast<std::uint8_t>(index));
+        for (std::size_t c = 0; c < 3; ++c) want.push_back(palette[3 * index + c]);
+      }
+      const auto decoded = [&] {
+        return decode_image(png_of_palette(height, width, bits, interlaced, palette, indexes),
+                            "a.png");
+      };
+      const Image image = decoded();
+      CHECK(image.channels == 3);
+      CHECK(image.pixels == want);
+      for (const std::size_t at : {std::size_t{0}, width + 1, height * width - 1}) {
+        const std::uint8_t sound = std::exchange(indexes[at], static_cast<std::uint8_t>(colours));
+        CHECK_THROWS_WITH(decoded(), "a.png: broken PNG: a pixel's colour is not in its palette");
+        indexes[at] = sound;
+      }
+    }
+}
+
 TEST_CASE("a BMP whose header claims no pixels is an error, in each kind of header", "[image]") {
   // OS/2's: sizes of 16 bits.
   const auto core = [](std::uint32_t width, std::uint32_t height) {

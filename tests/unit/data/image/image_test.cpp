@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/image/image_codecs.hpp"
@@ -33,6 +34,29 @@ void check_same(const Image& got, const Image& want) {
   CHECK(got.width == want.width);
   CHECK(got.channels == want.channels);
   CHECK(got.pixels == want.pixels);
+}
+
+/// Whether `step` succeeds, and its memory grows by less than this; what the tests before this one
+/// took counts, too.
+template <class Step>
+bool grows_less(long kilobytes, Step step) {
+  const pid_t child = fork();
+  if (child == 0) {
+    rusage before{}, used{};
+    getrusage(RUSAGE_SELF, &before);
+    const bool succeeded = step();
+    getrusage(RUSAGE_SELF, &used);
+    _exit(succeeded && used.ru_maxrss - before.ru_maxrss < kilobytes ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0;
+}
+
+std::string big_endian(std::uint32_t value) {
+  std::string text;
+  for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift);
+  return text;
 }
 
 }  // namespace
@@ -183,21 +207,31 @@ TEST_CASE("a JPEG with more scans than any program writes is an error that says 
 
 TEST_CASE("a thin image is resized in little memory, and too thin a one is an error", "[image]") {
   const Image thin{longest_side, 1, 1, std::vector<std::uint8_t>(longest_side, 255)};
-  const pid_t child = fork();
-  if (child == 0) {  // widened first, it would have 700 MB
-    rusage before{}, used{};
-    getrusage(RUSAGE_SELF, &before);  // what the tests before this one took counts, too
+  // Widened first, it would have 700 MB.
+  CHECK(grows_less(300'000, [&] {
     bool flat = true;
     for (const std::uint8_t value : resize(thin, 700, 700).pixels) flat = flat && value == 255;
-    getrusage(RUSAGE_SELF, &used);
-    _exit(flat && used.ru_maxrss - before.ru_maxrss < 300'000 ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(status == 0);
+    return flat;
+  }));
   CHECK_THROWS_WITH(require_decodable(longest_side + 1, 1, "a.png"),
                     Contains("a.png: is 1048577 x 1 pixels; a side has at most 1048576"));
   CHECK_NOTHROW(require_decodable(1, longest_side, "a.png"));
+}
+
+TEST_CASE("a PNG that is too wide is an error before there is room for its lines", "[image]") {
+  std::string file = png_of(picture(2, 3, 4));
+  file.replace(16, 4, big_endian(117'440'517));  // the width; the checksum is that of 17 bytes
+  const auto sum = crc32(0, reinterpret_cast<const Bytef*>(file.data()) + 12, 17);
+  file.replace(29, 4, big_endian(static_cast<std::uint32_t>(sum)));
+  CHECK(grows_less(100'000, [&] {
+    try {
+      decode_image(file, "a.png");
+    } catch (const InputError& error) {
+      return std::string(error.what()) ==
+             "a.png: is 2 x 117440517 pixels; a side has at most 1048576";
+    }
+    return false;
+  }));
 }
 
 TEST_CASE("resizing keeps channels apart, flat images flat and equal sizes equal", "[image]") {

@@ -57,3 +57,18 @@ TEST_CASE("what a client announces costs nothing before it comes", "[http]") {
   later.wait_for(0)({.body = "taken"});
   CHECK_THAT(heard(whole), Contains("taken"));
 }
+
+TEST_CASE("a silent connection gives its place to a client that waits, a busy one does not",
+          "[http][waits]") {
+  Later later;
+  const auto server = make_http_server({.most_connections = 3, .silence_s = 600}, later);
+  const Socket busy = dial(*server);
+  say(busy, request("GET /a"));
+  const auto respond = later.wait_for(0);
+  const Socket silent = dial(*server), other = dial(*server), waits = dial(*server);
+  say(waits, request("GET /b"));
+  later.wait_for(1)({.body = "second"});  // or it fails after a time
+  CHECK_THAT(heard(waits), Contains("second"));
+  respond({.body = "first"});
+  CHECK_THAT(heard(busy), Contains("first"));
+}
