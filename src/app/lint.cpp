@@ -92,7 +92,12 @@ std::string fault_of_path(const std::string& path) {
                          : fmt::format("cannot be read: {}", std::strerror(errno));
 }
 
-const std::vector<std::string> input_keys = {"data.train", "data.val", "init", "clock.profile"};
+std::vector<std::string> input_keys() {
+  std::vector<std::string> names;
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.names_input) names.push_back(key.name);
+  return names;
+}
 
 cluster::LintContext::ConfigFile read_config(const std::string& path) {
   cluster::LintContext::ConfigFile file;
@@ -102,7 +107,7 @@ cluster::LintContext::ConfigFile read_config(const std::string& path) {
   } catch (const InputError& error) {
     file.fault = error.what();
   }
-  for (const std::string& key : input_keys)
+  for (const std::string& key : input_keys())
     if (std::string found = config::find_key(key)->get(config); !found.empty())
       file.inputs.emplace_back(key, std::move(found));
   return file;
@@ -114,7 +119,7 @@ int run(const std::vector<std::string>& files, bool json) {
       .fault_of_toml = fault_of_toml,
       .is_folder = [](const std::string& path) { return std::filesystem::is_directory(path); },
       .fault_of_path = fault_of_path,
-      .input_keys = input_keys,
+      .input_keys = input_keys(),
       .read_config = read_config};
   std::size_t errors = 0;
   Json all = Json::array();

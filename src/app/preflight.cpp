@@ -1,9 +1,7 @@
-#include <algorithm>
-
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/check_nodes.hpp"
 #include "app/start/quiet_end.hpp"
@@ -13,7 +11,9 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/nn/resnet.hpp"
+#include "lockstep/train/decide/gpu_steps.hpp"
+#include "lockstep/train/run_data.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -21,20 +21,23 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct PreflightOptions {
-  std::string profile, model = "resnet50", precision = "fp16", json, directory;
-  std::size_t batch = 256, image = 0, classes = 0;
-  bool deterministic = false, fuse_norms = false, layers = false;
+  RunOptions run;
+  std::string profile, json, directory;
+  bool layers = false;
 };
 
+/// The step that a training with these keys would make there.
 backend::PreflightSpec spec_of(const PreflightOptions& options) {
-  const nn::ResNetSpec model = nn::usual_resnet(options.model, options.image, options.classes);
-  backend::PreflightSpec spec{nn::resnet(model), {}, backend::read_gpu_profile(options.profile)};
-  spec.program.batch = options.batch;
-  spec.program.precision = backend::parse_precision(options.precision);
-  spec.program.deterministic = options.deterministic;
-  spec.program.fuse_norms = options.fuse_norms;
-  backend::require_fusable(options.fuse_norms, spec.program.precision);
-  return spec;
+  options.run.refuse_those_of_runs("nothing runs on a GPU that is not here");
+  config::Config config = options.run.config();
+  config.backend = config::BackendChoice::cuda;
+  config::resolve(config, 1);
+  const data::DataSetInfo rows = train::synthetic_rows(config);
+  const train::GpuSteps steps = train::choose_gpu_steps(
+      train::gpu_steps_setting(config, train::make_network(config, rows), 1, true));
+  train::TrainerSpec spec = train::make_trainer_spec(steps.in(config), rows, 1, 0);
+  spec.program.plan_cache.clear();  // it holds what was measured on a GPU
+  return {spec.network, spec.program, backend::read_gpu_profile(options.profile)};
 }
 
 struct Sums {
@@ -188,33 +191,20 @@ Command add_preflight(Arguments root) {
       root.add_command("preflight",
                        "Started by srun or mpirun on several nodes: find nodes that are slow or "
                        "different. With --gpu-profile: predict what a GPU would do that is not in "
-                       "this machine (engines, memory, shortest step)");
+                       "this machine (engines, memory, shortest step), with the options of train");
   app.add("--gpu-profile", options->profile,
           "description of the GPU: jobs/gpus/h200.json, for example");
   app.add("--directory", options->directory,
           "between nodes: where each writes a file of 16 MB (default: here)")
       .called("DIR");
-  app.add("--model", options->model, "as for lockstep train").shows_default();
-  add_count(app, "--batch", options->batch, a_batch, "rows of a micro-batch on one rank");
-  app.add("--precision", options->precision, "fp32, tf32, bf16 or fp16").shows_default();
-  add_count(app, "--image", options->image, an_image_or_usual,
-            "side of the images; 0: 32 or 224, by the model");
-  add_count(app, "--classes", options->classes, classes_or_usual,
-            "number of classes; 0: 10 or 1000, by the model");
-  app.add_flag("--deterministic", options->deterministic,
-               "only engines that give the same bits each time");
-  app.add_flag("--fuse-norms", options->fuse_norms,
-               "fp16: fuse batch norms into the convolutions before and after them where possible");
   app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
-  return {app, [options, app](Launch& launch) {
+  options->run.add_to(app);
+  return {app, [options](Launch& launch) {
             if (!options->profile.empty()) return run_preflight(launch, *options);
-            for (const char* name : {"--model", "--batch", "--precision", "--image", "--classes",
-                                     "--deterministic", "--fuse-norms", "--layers"})
-              require(!app.given(name),
-                      fmt::format(
-                          "{} also needs --gpu-profile FILE: without it preflight compares nodes",
-                          name));
+            require(!options->layers && !options->run.given(),
+                    "options of a training, and --layers, also need --gpu-profile FILE: without it "
+                    "preflight compares nodes");
             return run_between_nodes(launch, *options);
           }};
 }

@@ -302,9 +302,6 @@ void resolve(Config& config, int replicas) {
           fmt::format("resume = auto looks for checkpoints in the run directory, but out = '{}' "
                       "names a new one each time: name the one to resume as --out",
                       config.out));
-  require(!config.data.train.empty(),
-          "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
-          "them)");
   refuse_idle_keys(config);
   check_gpu_keys(config, replicas);
   check_wire(config, replicas);

@@ -96,4 +96,29 @@ KeyEntry&& KeyEntry::bookkeeping() && {
   return std::move(*this);
 }
 
+KeyEntry&& KeyEntry::of_a_node() && {
+  key_.of_a_node = true;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::between_ranks() && {
+  key_.between_ranks = true;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::of_a_run() && {
+  key_.of_a_run = true;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::names_input() && {
+  key_.names_input = true;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::other_name(std::string name) && {
+  key_.other_name = std::move(name);
+  return std::move(*this);
+}
+
 }  // namespace lockstep::config

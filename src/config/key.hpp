@@ -112,6 +112,12 @@ class KeyEntry {
   KeyEntry&& for_external() &&;
   /// The key does not change results: a resume may change it freely.
   KeyEntry&& bookkeeping() &&;
+  // What else ConfigKey has, of the same names.
+  KeyEntry&& of_a_node() &&;
+  KeyEntry&& between_ranks() &&;
+  KeyEntry&& of_a_run() &&;
+  KeyEntry&& names_input() &&;
+  KeyEntry&& other_name(std::string name) &&;
 
  private:
   ConfigKey key_;

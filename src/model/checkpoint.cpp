@@ -98,6 +98,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.replicas = file.has("replicas") ? file.count("replicas") : header.world;
   if (file.has_data_set("placement")) header.placement = file.bytes("placement");
   header.input.rows = file.count("train_rows");
+  if (file.has("train_rows_hash")) header.input.rows_hash = file.count("train_rows_hash");
   header.metrics_bytes = file.count("metrics_bytes");
   header.input.channels = file.count("channels");
   header.input.height = file.count("height");

@@ -50,6 +50,7 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   number("replicas", header.replicas);
   if (!header.placement.empty()) bytes("placement", header.placement);
   number("train_rows", std::uint64_t{header.input.rows});
+  number("train_rows_hash", header.input.rows_hash);
   number("metrics_bytes", header.metrics_bytes);
   number("channels", std::uint64_t{header.input.channels});
   number("height", std::uint64_t{header.input.height});

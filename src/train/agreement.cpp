@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/base/crc32c.hpp"
@@ -16,11 +14,6 @@
 namespace lockstep::train {
 namespace {
 
-/// Keys for where a node has its data and how it reads them: they do not change the rows.
-constexpr std::array<std::string_view, 9> may_differ = {
-    "data.train", "data.val",      "data.stage",   "data.read", "data.readahead",
-    "data.slots", "data.cache-mb", "data.workers", "threads"};
-
 struct Option {
   std::string name, value;
 };
@@ -28,8 +21,7 @@ struct Option {
 std::vector<Option> shared_options(const config::Config& config) {
   std::vector<Option> options;
   for (const config::ConfigKey& key : config::config_keys())
-    if (std::find(may_differ.begin(), may_differ.end(), key.name) == may_differ.end())
-      options.push_back({key.name, key.get(config)});
+    if (!key.of_a_node) options.push_back({key.name, key.get(config)});
   return options;
 }
 
@@ -65,11 +57,11 @@ void require_same_options(const config::Config& config, comm::Control& control) 
 
 void require_same_data(const data::DataSet& rows, const std::string& what, comm::Control& control) {
   const data::DataSetInfo& info = rows.info();
-  const std::string facts = fmt::format(
-      "{} {} {} {} {} {} {}", static_cast<int>(info.encoding), info.height, info.width,
-      info.channels, join(info.classes, "\n"), join(info.mean, " "), join(info.stddev, " "));
-  const std::uint32_t hash =
-      crc32c(rows.labels().data(), rows.labels().size_bytes(), crc32c(facts.data(), facts.size()));
+  const std::string facts =
+      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(info.encoding), info.height,
+                  info.width, info.channels, join(info.classes, "\n"), join(info.mean, " "),
+                  join(info.stddev, " "), info.rows_hash);
+  const std::uint32_t hash = crc32c(facts.data(), facts.size());
   const std::string who =
       comm::disagreement(control, fmt::format("{} rows ({:08x})", info.rows, hash), what);
   require(who.empty(), fmt::format("{}: the ranks see different data: {}", what, who));

@@ -36,8 +36,10 @@ PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
 PreparedRun::~PreparedRun() = default;
 
 void PreparedRun::decide_start(comm::Control& control, const std::optional<ResumePoint>& resume) {
+  freezing_ =
+      freeze_layers(backend_, make_network(spec_.config, data_.input()), spec_.config.freeze);
   auto [decisions, two_level] = decide({.spec = spec_,
-                                        .backend = backend_,
+                                        .backend = backend(),
                                         .communicator = communicator_,
                                         .control = control,
                                         .resume = resume,
@@ -49,7 +51,6 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
                                     spec_.grid.replicas.index);
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());
-  freezing_ = freeze_layers(backend_, trainer_spec_.network, config_.freeze);
 }
 
 }  // namespace lockstep::train

@@ -11,6 +11,7 @@
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/workers.hpp"
+#include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/data_checks.hpp"
@@ -65,30 +66,49 @@ std::string first_of(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+data::DataSetInfo synthetic_rows(const config::Config& config) {
+  const nn::ResNetSpec usual =
+      nn::usual_resnet(config.model, config.data.size, config.data.classes);
+  data::DataSetInfo rows{.rows = config.batch,
+                         .height = usual.height,
+                         .width = usual.width,
+                         .channels = usual.channels,
+                         .classes = {},
+                         .mean = std::vector<float>(usual.channels, 0.5f),
+                         .stddev = std::vector<float>(usual.channels, 0.25f)};
+  for (std::size_t i = 0; i < usual.classes; ++i) rows.classes.push_back(std::to_string(i));
+  return rows;
+}
+
 RunData::RunData(const RunSpec& spec, comm::Control& control)
-    : spec_(spec),
-      config_(spec.config),
-      control_(control),
-      sets_(find_data_sets({.train = config_.data.train, .val = config_.data.val})),
-      training_(sets_.train, external_spec(config_)) {
-  require_channels(training_.info(), sets_.train);
-  require_same_data(training_, "data.train", control_);
-  say_what_is_read(training_, sets_.train);
-  augment_ = training_augment(config_, training_.info());
-  input_ = data::delivered(training_.info(), augment_, sets_.train);
+    : spec_(spec), config_(spec.config), control_(control) {
+  if (spec.synthetic)
+    input_ = *spec.synthetic;
+  else
+    open_sets();
+  choose_order();
+}
+
+void RunData::open_sets() {
+  sets_ = find_data_sets({.train = config_.data.train, .val = config_.data.val});
+  const data::DataSet& rows = training_.emplace(sets_.train, external_spec(config_));
+  require_channels(rows.info(), sets_.train);
+  require_same_data(rows, "data.train", control_);
+  say_what_is_read(rows, sets_.train);
+  augment_ = training_augment(config_, rows.info());
+  input_ = data::delivered(rows.info(), augment_, sets_.train);
   require_effects_fit();
   if (!sets_.val.empty()) open_validation();
-  refuse_idle_data_keys(config_, sets_, training_, validation());
+  refuse_idle_data_keys(config_, sets_, rows, validation());
   // 'lockstep pack' says so about shards.
-  const std::string empty = training_.external() ? say_empty_classes(training_) : "";
+  const std::string empty = rows.external() ? say_empty_classes(rows) : "";
   if (control_.rank() == 0 && !empty.empty()) log::warn(empty);
-  const std::string unknown = validation() ? say_unknown_labels(training_, *validation()) : "";
+  const std::string unknown = validation() ? say_unknown_labels(rows, *validation()) : "";
   if (control_.rank() == 0 && !unknown.empty()) log::warn(unknown);
-  if (const std::string order = training_.say_order(); control_.rank() == 0 && !order.empty())
+  if (const std::string order = rows.say_order(); control_.rank() == 0 && !order.empty())
     log::info(order);
-  for (const std::string& doubt : say_doubts(config_, sets_, training_, control_.world()))
+  for (const std::string& doubt : say_doubts(config_, sets_, rows, control_.world()))
     if (control_.rank() == 0) log::warn(doubt);
-  choose_order();
 }
 
 void RunData::require_effects_fit() const {
@@ -101,7 +121,7 @@ void RunData::require_effects_fit() const {
 }
 
 void RunData::open_validation() {
-  validation_.emplace(sets_.val, external_spec(config_, &training_.info()));
+  validation_.emplace(sets_.val, external_spec(config_, &training().info()));
   require_same_data(*validation_, "data.val", control_);
   say_what_is_read(*validation_, sets_.val);
   require_alike(input_, sets_.train,
@@ -113,7 +133,11 @@ data::AugmentSpec RunData::validation_augment() const {
 }
 
 void RunData::choose_order() {
-  data::SamplerSpec order = training_order(config_, training_, spec_.grid.replicas.count);
+  const int replicas = spec_.grid.replicas.count;
+  data::SamplerSpec order =
+      training_ ? training_order(config_, *training_, replicas)
+                : data::SamplerSpec{
+                      .rows = input_.rows, .global_batch = config_.batch, .replicas = replicas};
   order.replica = spec_.grid.replicas.index;
   if (order.shuffle == data::Shuffle::node)
     for (int replica = 0; replica < order.replicas; ++replica)
@@ -125,7 +149,7 @@ void RunData::choose_order() {
 /// Nodes may copy to different folders, or not at all.
 void RunData::copy_to_nodes() {
   const NodeCopyNews mine =
-      copy_to_this_node(training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
+      copy_to_this_node(*training_, sampler_->rows_of_node(), validation_ ? &*validation_ : nullptr,
                         config_.data.stage, spec_.allocation.host);
   const std::string refused = first_of(control_.gather_at_root(mine.refused, "staging"));
   const std::string copied = first_of(control_.gather_at_root(mine.copied, "staging"));
@@ -135,7 +159,7 @@ void RunData::copy_to_nodes() {
 }
 
 void RunData::start_loader(const model::Progress& progress, device::Device& device) {
-  if (const auto spec = loading(progress, device)) loader_.emplace(training_, *spec, device);
+  if (const auto spec = loading(progress, device)) loader_.emplace(*training_, *spec, device);
 }
 
 std::optional<data::LoaderSpec> RunData::loading(const model::Progress& progress,
@@ -157,7 +181,7 @@ std::optional<data::LoaderSpec> RunData::loading(const model::Progress& progress
   if (loading.epoch >= config_.epochs) return std::nullopt;
   loading.epochs = config_.epochs - loading.epoch;
   loading.readahead = config_.data.readahead;
-  if (config_.data.read == config::ReadBy::mmap) training_.map();
+  if (config_.data.read == config::ReadBy::mmap) training_->map();
   if (config_.data.workers == 0) measure_workers(loading);
   loading.workers = loader_threads();
   return loading;
@@ -170,13 +194,14 @@ std::size_t RunData::loader_threads() const {
 }
 
 std::size_t RunData::loader_bytes() const {
+  if (!training_) return 0;
   return config_.data.slots * sampler_->replica_batch() * input_.channels * input_.height *
          input_.width;
 }
 
 void RunData::measure_workers(const data::LoaderSpec& loading) {
   const std::size_t most = std::clamp<std::size_t>(spec_.spare_cores, 1, 64);
-  const data::WorkerChoice choice = data::choose_workers(training_, loading, most);
+  const data::WorkerChoice choice = data::choose_workers(*training_, loading, most);
   measured_workers_ = choice.workers;
   if (control_.rank() == 0 && most > 1)
     log::info(fmt::format("data: {} of at most {}, {:.0f} rows/s per rank (one thread: {:.0f})",

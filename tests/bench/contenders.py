@@ -31,7 +31,7 @@ class Case:
     steps: int
 
     def options(self):
-        return ['--model', self.model, '--batch', str(self.batch), '--image', str(self.image),
+        return ['--model', self.model, '--batch', str(self.batch), '--data.size', str(self.image),
                 '--precision', self.precision, '--steps', str(self.steps)]
 
 

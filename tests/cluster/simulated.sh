@@ -134,7 +134,7 @@ END
     ((status == 0)) || return
     [[ $when == after ]] && break
     on_ranks "$1" "$2" bench train --backend clock --clock.row-ms "$3" --clock.step-ms "$4" \
-      --batch $((8 * world)) --bucket-mb 0.25 --steps 15 --json measured.json
+      --batch $((8 * world)) --comm.bucket-mb 0.25 --steps 15 --json measured.json
     ((status == 0)) || return
   done
   python3 - <<'END'

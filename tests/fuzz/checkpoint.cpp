@@ -38,6 +38,7 @@ constexpr std::array planted_items = {
     Item{"world", Kind::count},
     Item{"replicas", Kind::count},
     Item{"train_rows", Kind::count},
+    Item{"train_rows_hash", Kind::count},
     Item{"metrics_bytes", Kind::count},
     Item{"channels", Kind::count},
     Item{"height", Kind::count},

@@ -83,7 +83,7 @@ measure_layers() {
   bench_of "$@"
   (($(left_s) >= 12)) || { note "not measured, no time was left: $name"; return 0; }
   logged "$name" within 90 "${bench[@]}" --steps 10 --warm-up 5 --layers \
-    --json "$results/$name.json" --trace "$results/$name.trace.json"
+    --json "$results/$name.json" --layers-trace "$results/$name.trace.json"
   verdict $? "$name is measured"
   [[ -s $results/$name.json ]] || return 0
   note "$name: the floor is $(number floor_reached "$results/$name.json") of the step"

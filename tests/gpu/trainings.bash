@@ -73,7 +73,7 @@ compare_ranks() {
   for mb in 1 25; do
     logged "buckets-$mb" within 40 "${mpirun[@]}" 2 \
       "$bundle/lockstep" bench train --backend $BACKEND "${share_gpu[@]}" \
-      --reduction --bucket-mb $mb --graph false --tune false --fuse-norms false \
+      --reduction --comm.bucket-mb $mb --graph false --tune false --fuse-norms false \
       $reduction_case --json "$results/buckets-$mb.json"
     verdict $? "2 ranks on one GPU measure their reductions in buckets of $mb MB"
     [[ -s $results/buckets-$mb.json ]] || continue

@@ -14,6 +14,10 @@ double upper_median(std::vector<double> values);
 /// deviation of a normal distribution. Outliers hardly change it.
 double robust_spread(std::vector<double> values, double centre);
 
+/// How much later the slowest of `ranks` is than the mean one, in deviations of a rank's time, if
+/// these are normal: the expected largest of as many draws. 0 for one. Pure.
+double expected_largest(double ranks);
+
 bool all_finite(std::span<const float> values);
 
 }  // namespace lockstep

@@ -40,6 +40,11 @@ struct ConfigKey {
   bool has_auto = false;        ///< takes "auto", too, as a text
   bool is_switch = false;       ///< "auto", or true or false as a boolean key takes them
   bool for_external = false;    ///< about reading a file that is not a shard
+  bool of_a_node = false;       ///< where a node has its data, or how it reads: nodes may differ
+  bool between_ranks = false;   ///< about several ranks: has no effect where there is one
+  bool of_a_run = false;        ///< asks for files, commands or a state of a run
+  bool names_input = false;     ///< a file or folder that has to be there
+  std::string other_name;       ///< as an option; may be empty
   /// Throws InputError naming the key, the value and what was expected.
   std::function<void(Config&, const std::string& value)> set;
   std::function<std::string(const Config&)> get;  ///< in the form that set() takes

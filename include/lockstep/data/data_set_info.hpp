@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct DataSetInfo {
   std::vector<std::string> classes;  ///< names; a label is an index into them
   std::vector<float> mean, stddev;   ///< per channel, of value / 255, over the training rows (the
                                      ///< validation set carries the training set's)
+  /// Of all labels in their order and, of shards, of the rows' checksums; 0: not known. Images in
+  /// other programs' files are not in it: they have no checksums.
+  std::uint64_t rows_hash = 0;
   std::size_t row_bytes() const { return height * width * channels; }
 };
 

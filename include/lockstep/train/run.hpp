@@ -15,6 +15,7 @@
 #include "lockstep/comm/grid.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/observe/trace/clock_offset.hpp"
 #include "lockstep/reduce/exchange.hpp"
@@ -51,6 +52,9 @@ struct RunSpec {
   std::string command;   ///< the command line, for the records
   double started_s = 0;  ///< now_s() when the process began
   bool dry_run = false;  ///< only say what the run would be; it writes nothing
+  /// What its rows are like, for what measures steps without a data set; `rows` of them are one
+  /// epoch. A training has none.
+  std::optional<data::DataSetInfo> synthetic = std::nullopt;
   Allocation allocation;
   comm::Grid grid;             ///< this rank's place; of all ranks
   comm::Nodes nodes;           ///< of all ranks

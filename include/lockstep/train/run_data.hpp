@@ -21,14 +21,19 @@
 
 namespace lockstep::train {
 
+/// What random rows for a resolved configuration are like: data.size pixels wide and high, of
+/// data.classes classes; 0: as the model is usually trained. As many as a step takes.
+data::DataSetInfo synthetic_rows(const config::Config& config);
+
 /// The rows of one run: its training and validation set, the order in which this replica reads
 /// them, and the loader that delivers them as batches. Every rank has one and makes the same calls.
 /// Methods throw InputError as the data set and the loader do.
 /// **Thread safety:** none; the main thread uses it. The loader's threads are inside.
 class RunData {
  public:
-  /// Opens both sets. Throws InputError when they do not fit each other, the configuration or those
-  /// of the other ranks. Collective. The references must outlive this.
+  /// Opens both sets, or none where the rows are synthetic: then there is nothing to load. Throws
+  /// InputError when they do not fit each other, the configuration or those of the other ranks.
+  /// Collective. The references must outlive this.
   RunData(const RunSpec& spec, comm::Control& control);
 
   const DataSets& sets() const { return sets_; }
@@ -42,7 +47,7 @@ class RunData {
   /// Of all ranks, from the beginning of the run to `batch` batches into `epoch`.
   std::uint64_t rows_until(std::uint64_t epoch, std::uint64_t batch) const;
   std::size_t loader_threads() const;
-  /// What the loader's batches will take.
+  /// What the loader's batches will take; 0 where rows are synthetic.
   std::size_t loader_bytes() const;
 
   /// Has both sets copied to the folder of data.stage. Call it before start_loader(). Collective.
@@ -51,7 +56,7 @@ class RunData {
   /// measure how many. Empty if no step is left.
   std::optional<data::LoaderSpec> loading(const model::Progress& progress,
                                           const device::Device& device);
-  const data::DataSet& training() const { return training_; }
+  const data::DataSet& training() const { return training_.value(); }
   /// Call it once, after copy_to_nodes(). Loads from `progress` on; nothing if no step is left.
   void start_loader(const model::Progress& progress, device::Device& device);
 
@@ -68,6 +73,7 @@ class RunData {
 
  private:
   void require_effects_fit() const;
+  void open_sets();
   void open_validation();
   void choose_order();
   void measure_workers(const data::LoaderSpec& loading);
@@ -75,8 +81,8 @@ class RunData {
   const RunSpec& spec_;
   const config::Config& config_;
   comm::Control& control_;
-  const DataSets sets_;
-  data::DataSet training_;
+  DataSets sets_;
+  std::optional<data::DataSet> training_;  ///< empty: synthetic
   std::optional<data::DataSet> validation_;
   data::AugmentSpec augment_;  ///< of training rows
   data::DataSetInfo input_;

@@ -10,16 +10,16 @@
 #include "app/bench/bench_rules.hpp"
 #include "app/bench/bench_steps.hpp"
 #include "app/commands.hpp"
-#include "app/start/compute.hpp"
 #include "app/status.hpp"
+#include "app/training/training_start.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/comm/waits/silent.hpp"
+#include "lockstep/config/keys.hpp"
 #include "lockstep/observe/trace/chrome_trace.hpp"
-#include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
@@ -41,11 +41,13 @@ struct TapeTimes {
 };
 
 /// The time of each step of the tape, in order.
-TapeTimes time_tape(const TrainBenchOptions& options, backend::Backend& backend,
-                    train::Trainer& trainer, const Synthetic& data) {
+TapeTimes time_tape(const TrainBenchOptions& options, StepBench& bench, train::Trainer& trainer) {
+  backend::Backend& backend = bench.run().backend();
   const auto program =
       backend.compile(trainer.network(), trainer.program_spec(), trainer.parameters());
-  program->load(data.batch);
+  data::Batch rows = bench.data().batch;
+  rows.rows = rows.capacity = trainer.program_spec().batch;  // of one micro-batch
+  program->load(rows);
   backend::Tape tape = program->forward();
   tape.insert(tape.end(), program->backward(false).begin(), program->backward(false).end());
   std::vector<std::vector<double>> times_ms(tape.size());
@@ -136,25 +138,35 @@ std::string tape_trace(const TapeTimes& times) {
   return trace.take();
 }
 
-Json to_json(const TrainBenchOptions& options, int world, const backend::Backend& backend,
-             const StepSeries& series, const StepSeries& alone, double peak_bytes,
+/// Of the keys that are not as usual, each in the form that --KEY takes.
+Json keys_of(const config::Config& config) {
+  const config::Config usual;
+  Json keys = Json::object();
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.get(config) != key.get(usual)) keys[key.name] = key.get(config);
+  return keys;
+}
+
+Json to_json(StepBench& bench, const StepSeries& series, const StepSeries& alone, double peak_bytes,
              double first_step_s) {
+  const config::Config& config = bench.config();
   const double step_ms = upper_median(series.step);
-  Json json = {{"model", options.model},
-               {"precision", options.precision},
-               {"batch", options.batch},
-               {"ranks", world},
-               {"backend", backend.description()},
+  Json json = {{"model", config.model},
+               {"precision", to_string(config.precision)},
+               {"batch", config.batch},
+               {"ranks", bench.control().world()},
+               {"backend", bench.run().backend().description()},
                {"steps", series.step.size()},
                {"step_ms", step_ms},
                {"best_step_ms", *std::min_element(series.step.begin(), series.step.end())},
-               {"images_per_s", static_cast<double>(options.batch) / step_ms * 1e3},
+               {"images_per_s", static_cast<double>(config.batch) / step_ms * 1e3},
                {"forward_ms", upper_median(series.forward)},
                {"backward_ms", upper_median(series.backward)},
                {"exposed_comm_ms", upper_median(series.exposed)},
                {"update_ms", upper_median(series.update)},
                {"peak_memory_bytes", peak_bytes},
-               {"first_step_s", first_step_s}};
+               {"first_step_s", first_step_s},
+               {"keys", keys_of(config)}};
   if (!alone.step.empty()) {
     json["step_without_reduction_ms"] = upper_median(alone.step);
     std::vector<double> ratios;
@@ -179,13 +191,14 @@ std::string line_of(const Json& step) {
 
 void report(const TrainBenchOptions& options, const Json& json) {
   const auto figure = [&](const char* name) { return json[name].get<double>(); };
+  const auto precision = json["precision"].get<std::string>();
   log::info(fmt::format(
       "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
       "{:.1f}, exposed communication {:.1f}, update {:.1f}), peak memory {}",
-      options.model, options.precision, options.batch, json["ranks"].get<int>(),
-      json["backend"].get<std::string>(), figure("images_per_s"), figure("step_ms"),
-      figure("forward_ms"), figure("backward_ms"), figure("exposed_comm_ms"), figure("update_ms"),
-      human_bytes(figure("peak_memory_bytes"))));
+      json["model"].get<std::string>(), precision, json["batch"].get<std::size_t>(),
+      json["ranks"].get<int>(), json["backend"].get<std::string>(), figure("images_per_s"),
+      figure("step_ms"), figure("forward_ms"), figure("backward_ms"), figure("exposed_comm_ms"),
+      figure("update_ms"), human_bytes(figure("peak_memory_bytes"))));
   if (options.reduction)
     log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
                           figure("step_without_reduction_ms"), figure("reduction_ratio")));
@@ -202,25 +215,17 @@ void report(const TrainBenchOptions& options, const Json& json) {
         fmt::format("at this device's measured rates, {}/s of its memory and {:.1f} TFLOP/s in {}, "
                     "a step would take {:.2f} ms: {:.0f} % of the measured time",
                     human_bytes(json["rates"]["bandwidth"].get<double>()),
-                    json["rates"][options.precision].get<double>() / 1e12, options.precision,
-                    figure("floor_ms"), 100 * figure("floor_reached")));
+                    json["rates"][precision].get<double>() / 1e12, precision, figure("floor_ms"),
+                    100 * figure("floor_reached")));
   if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
 }
 
-void measure_in_a_row(comm::Control& control, const TrainBenchOptions& options,
-                      train::Trainer& trainer, const Synthetic& data, std::size_t ahead,
-                      StepSeries& series) {
+void measure_in_a_row(const TrainBenchOptions& options, StepBench& bench, train::Trainer& trainer,
+                      std::size_t ahead, StepSeries& series) {
   constexpr std::size_t most = 64;  // read together
   while (series.step.size() < options.steps)
-    steps_in_a_row(control, trainer, data, options.batch, ahead,
-                   std::min(most, options.steps - series.step.size()), series);
-}
-
-/// A step by each trainer that is compared with the first one.
-void take_turns(comm::Control& control, const TrainBenchOptions& options, train::Trainer* alone,
-                StepSeries& without, std::vector<RuleTrial>& rules, const Synthetic& data) {
-  if (alone) one_step(control, *alone, data, options.batch, &without);
-  for (RuleTrial& rule : rules) one_step(control, *rule.trainer, data, options.batch, &rule.series);
+    bench.steps_in_a_row(trainer, ahead, std::min(most, options.steps - series.step.size()),
+                         series);
 }
 
 /// What each step of the tape takes; also as a trace, on rank 0, if one is asked for.
@@ -233,61 +238,46 @@ void add_tape(const TrainBenchOptions& options, const TapeTimes& times,
 
 int run_bench(Launch& launch, const TrainBenchOptions& options) {
   double started_s = now_s();
-  launch.start();
-  const int world = launch.rank.world;
-  options.require_sound(world);
-  const std::string backend = decide_backend(launch, options.backend);
-  Compute compute = prepare_compute(launch, {.backend = backend,
-                                             .threads = options.threads,
-                                             .share_gpu = options.share_gpu,
-                                             .pace = options.pace()});
-  const comm::NcclSpec network_spec{.share_gpu = options.share_gpu};
-  const auto communicator = connect(launch, compute, network_spec);
-  const auto two_level =
-      backend == "cuda"
-          ? nullptr
-          : connect_two_level(launch, *communicator, options.all_reduce, network_spec.deadline_s);
-  comm::Communicator& reducing = two_level ? *two_level : *communicator;
-  comm::SilentCommunicator silent(reducing.rank(), world, reducing.network(), reducing.activity);
-  const nn::Network network = options.network();
-  train::TrainerSpec spec = options.trainer(network, world, backend == "cuda");
-  share_choices(*launch.control, *compute.backend, spec);
+  const TrainingStart start =
+      start_training(launch, options.config(), options.run.recipe(), TrainedRows::synthetic);
+  StepBench bench(start.spec, *start.compute.backend, *start.communicator, *launch.control);
+  train::PreparedRun& run = bench.run();
+  const train::TrainerSpec& spec = run.trainer_spec();
   // Before the training takes the memory; does not count as part of its start.
   const double asked_s = now_s();
-  const auto floor = options.layers ? compute.backend->floor(network, spec.program) : std::nullopt;
+  const auto floor =
+      options.layers ? run.backend().floor(spec.network, spec.program) : std::nullopt;
   started_s += now_s() - asked_s;
-  const Synthetic data(network, spec.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
-                       compute.backend->device());
-  train::count_process(spec.program.recompute, network, {&spec.program, 1}, *compute.backend,
-                       {.exchange_bytes = spec.program.exchange_bytes}, *launch.control);
-  train::Trainer trainer(spec, *compute.backend, reducing);
-  one_step(*launch.control, trainer, data, options.batch);
+  train::Trainer trainer(spec, run.backend(), run.reducing());
+  bench.step(trainer);
   const double first_step_s = now_s() - started_s;
-  warm_up(*launch.control, options, trainer, data);
+  bench.steps(trainer, options.warm_up);
   // Here, because a training has no second trainer.
   const double peak =
       launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
+  comm::SilentCommunicator silent(run.reducing().rank(), launch.rank.world,
+                                  run.reducing().network(), run.reducing().activity);
   std::unique_ptr<train::Trainer> alone;
-  if (options.reduction) alone = std::make_unique<train::Trainer>(spec, *compute.backend, silent);
-  if (alone) warm_up(*launch.control, options, *alone, data);
-  std::vector<RuleTrial> rules =
-      rule_trials(*launch.control, options, spec, *compute.backend, reducing, data, options.rules);
+  if (options.reduction) alone = std::make_unique<train::Trainer>(spec, run.backend(), silent);
+  if (alone) bench.steps(*alone, options.warm_up);
+  std::vector<RuleTrial> rules;
+  if (options.rules) rules = rule_trials(bench, options.warm_up);
   StepSeries with, without;
-  if (const std::size_t ahead = compute.backend->device().steps_ahead();
+  if (const std::size_t ahead = run.backend().device().steps_ahead();
       ahead > 0 && !options.reduction && !options.rules)
-    measure_in_a_row(*launch.control, options, trainer, data, ahead, with);
-  while (with.step.size() < options.steps) {
-    one_step(*launch.control, trainer, data, options.batch, &with);
-    take_turns(*launch.control, options, alone.get(), without, rules, data);
+    measure_in_a_row(options, bench, trainer, ahead, with);
+  while (with.step.size() < options.steps) {  // each in turn with those that it is compared with
+    bench.step(trainer, &with);
+    if (alone) bench.step(*alone, &without);
+    for (RuleTrial& rule : rules) bench.step(*rule.trainer, &rule.series);
   }
-  Json json = to_json(options, world, *compute.backend, with, without, peak, first_step_s);
+  Json json = to_json(bench, with, without, peak, first_step_s);
   add_rules(rules, with, json);
   json["nodes"] = launch.nodes.count();
   add_training(spec, trainer, json);
   if (floor) add_floor(*floor, json);
   if (options.times_tape())
-    add_tape(options, time_tape(options, *compute.backend, trainer, data), floor,
-             launch.rank.rank == 0, json);
+    add_tape(options, time_tape(options, bench, trainer), floor, launch.rank.rank == 0, json);
   if (launch.rank.rank == 0) report(options, json);
   return status_done;
 }
@@ -298,7 +288,8 @@ Command add_bench(Arguments root) {
   auto options = std::make_shared<TrainBenchOptions>();
   Arguments app = root.add_command("bench", "Measure this machine");
   app.require_command();
-  Arguments train = app.add_command("train", "Whole training steps on synthetic images");
+  Arguments train = app.add_command(
+      "train", "Whole training steps on synthetic images, with the options of train");
   options->add_to(train);
   train.add_flag("--reduction", options->reduction,
                  "also run each step without reducing gradients, in turn, and compare");
@@ -307,7 +298,7 @@ Command add_bench(Arguments root) {
   train.add_flag("--layers", options->layers,
                  "also time each step of the tape, on a GPU with the shortest time that its "
                  "measured rates allow");
-  train.add("--trace", options->trace,
+  train.add("--layers-trace", options->trace,
             "write the times of one forward and backward to this file, as a Chrome trace");
   const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app),
                                        add_bench_comm(app), add_bench_inference(app)};

@@ -20,6 +20,7 @@
 #include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/train/run_data.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -35,25 +36,20 @@ struct BindingBenchOptions : StepOptions {
 /// when it is made; the calling thread, which computes for both, moves to its place for each turn.
 class Side {
  public:
-  Side(const BindingBenchOptions& options, const Launch& launch, cluster::CpuSet cpus,
+  Side(const train::RunSpec& spec, comm::Control& control, cluster::CpuSet cpus,
        backend::Backend& backend, comm::Communicator& communicator)
       : cpus_(std::move(cpus)),
-        network_(options.network()),
-        spec_(options.trainer(network_, launch.rank.world, backend.name() == "cuda")),
-        data_(network_, spec_.program.batch, static_cast<std::uint64_t>(launch.rank.rank),
-              backend.device()),
-        trainer_(spec_, backend, communicator) {}
+        bench_(spec, backend, communicator, control),
+        trainer_(bench_.run().trainer_spec(), bench_.run().backend(), bench_.run().reducing()) {}
 
-  void run(comm::Control& control, std::size_t rows, std::size_t steps, StepSeries* series) {
+  void run(std::size_t steps, StepSeries* series) {
     cluster::bind_thread(cpus_);
-    for (std::size_t i = 0; i < steps; ++i) one_step(control, trainer_, data_, rows, series);
+    bench_.steps(trainer_, steps, series);
   }
 
  private:
   cluster::CpuSet cpus_;
-  nn::Network network_;
-  train::TrainerSpec spec_;
-  Synthetic data_;
+  StepBench bench_;
   train::Trainer trainer_;
 };
 
@@ -64,15 +60,14 @@ struct Rounds {
 
 /// The sides take turns, and take turns at beginning, so that drift affects both alike. The first
 /// step of a turn does not count: it finds the other side's caches.
-Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side& bound,
-               Side& unbound) {
+Rounds measure(const BindingBenchOptions& options, Side& bound, Side& unbound) {
   const std::size_t steps = std::max<std::size_t>(options.steps / options.rounds, 1);
-  for (Side* side : {&bound, &unbound}) side->run(control, options.batch, options.warm_up, nullptr);
+  for (Side* side : {&bound, &unbound}) side->run(options.warm_up, nullptr);
   Rounds rounds;
   const auto turn = [&](Side& side, std::vector<double>& medians) {
     StepSeries series;
-    side.run(control, options.batch, 1, nullptr);
-    side.run(control, options.batch, steps, &series);
+    side.run(1, nullptr);
+    side.run(steps, &series);
     medians.push_back(upper_median(series.step));
   };
   for (std::size_t round = 0; round < options.rounds; ++round) {
@@ -83,34 +78,34 @@ Rounds measure(const BindingBenchOptions& options, comm::Control& control, Side&
   return rounds;
 }
 
-void report(const BindingBenchOptions& options, const Launch& launch,
+void report(const std::string& file, const config::Config& config, const Launch& launch,
             const backend::Backend& backend, const Rounds& rounds) {
   const auto rate = [&](const std::vector<double>& ms) {
-    return static_cast<double>(options.batch) / upper_median(ms) * 1e3;
+    return static_cast<double>(config.batch) / upper_median(ms) * 1e3;
   };
   std::vector<double> ratios;
   for (std::size_t i = 0; i < rounds.bound.size(); ++i)
     ratios.push_back(rounds.unbound[i] / rounds.bound[i]);
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  log::info(fmt::format("{} {} batch {} on {} x {}", options.model, options.precision,
-                        options.batch, launch.rank.world, backend.description()));
+  log::info(fmt::format("{} {} batch {} on {} x {}", config.model, to_string(config.precision),
+                        config.batch, launch.rank.world, backend.description()));
   for (const auto& [name, ms] :
        {std::pair{"bound", &rounds.bound}, std::pair{"unbound", &rounds.unbound}})
     log::info(fmt::format("{:<7} {:8.2f} steps/s, {:9.1f} images/s", name, 1e3 / upper_median(*ms),
                           rate(*ms)));
   log::info(fmt::format("bound is {:.3f} times as fast as unbound ({:.3f} to {:.3f} in {} rounds)",
                         upper_median(ratios), *least, *most, ratios.size()));
-  if (options.json.empty()) return;
-  const Json json = {{"model", options.model},
-                     {"precision", options.precision},
-                     {"batch", options.batch},
+  if (file.empty()) return;
+  const Json json = {{"model", config.model},
+                     {"precision", to_string(config.precision)},
+                     {"batch", config.batch},
                      {"ranks", launch.rank.world},
                      {"backend", backend.description()},
                      {"bound_images_per_s", rate(rounds.bound)},
                      {"unbound_images_per_s", rate(rounds.unbound)},
                      {"ratio", upper_median(ratios)},
                      {"ratios", ratios}};
-  write_report(options.json, json_text(json, 2) + "\n");
+  write_report(file, json_text(json, 2) + "\n");
 }
 
 /// True when some rank's machine has several NUMA nodes to choose from.
@@ -123,23 +118,29 @@ bool can_differ(Launch& launch, const cluster::Machine& machine) {
 }
 
 int run(Launch& launch, const BindingBenchOptions& options) {
+  train::RunSpec spec;
+  spec.config = options.config();
   launch.start();
-  options.require_sound(launch.rank.world);
   require(options.rounds > 0, "--rounds must be at least 1");
   const cluster::Machine machine = cluster::look_at_machine();
   if (!can_differ(launch, machine) && !options.anyway) return status_done;
-  const std::string backend = decide_backend(launch, options.backend);
+  const std::string backend = decide_backend(launch, choice_name(spec.config.backend));
+  config::resolve(spec.config, launch.rank.world);
+  spec.synthetic = train::synthetic_rows(spec.config);
+  spec.grid = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world});
+  spec.nodes = launch.nodes;
+  const bool share_gpu = spec.config.comm.share_gpu;
   const cluster::CpuSet given = cluster::current_cpus();
-  const ChosenGpu gpu = choose_gpu(launch.rank, backend, options.share_gpu);
-  const cluster::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
+  const ChosenGpu gpu = choose_gpu(launch.rank, backend, share_gpu);
+  const cluster::Plan plan = plan_rank(launch, machine, spec.config.threads, gpu.pci_bus_id).plan;
 
   BoundRank in_place = bind_rank(plan, gpu.ordinal);
   for (const std::string& failure : in_place.report.failures) log::warn(failure);
   Compute compute;
   compute.backend = std::move(in_place.backend);
-  const auto communicator = connect(launch, compute, {.share_gpu = options.share_gpu});
-  Side bound(options, launch, gpu.ordinal ? plan.share : plan.compute.front(), *compute.backend,
-             *communicator);
+  const auto communicator = connect(launch, compute, {.share_gpu = share_gpu});
+  Side bound(spec, *launch.control, gpu.ordinal ? plan.share : plan.compute.front(),
+             *compute.backend, *communicator);
 
   cluster::bind_thread(given);
   cluster::unbind_memory();
@@ -147,10 +148,10 @@ int run(Launch& launch, const BindingBenchOptions& options) {
       gpu.ordinal
           ? backend::make_cuda_backend(*gpu.ordinal)
           : backend::make_cpu_backend({std::vector<cluster::CpuSet>(plan.compute.size(), given)});
-  Side unbound(options, launch, given, *anywhere, *communicator);
+  Side unbound(spec, *launch.control, given, *anywhere, *communicator);
 
-  const Rounds rounds = measure(options, *launch.control, bound, unbound);
-  if (launch.rank.rank == 0) report(options, launch, *compute.backend, rounds);
+  const Rounds rounds = measure(options, bound, unbound);
+  if (launch.rank.rank == 0) report(options.json, spec.config, launch, *compute.backend, rounds);
   return status_done;
 }
 

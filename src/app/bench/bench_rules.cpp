@@ -3,23 +3,23 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
 
 namespace lockstep::app {
 
-std::vector<RuleTrial> rule_trials(comm::Control& control, const StepOptions& options,
-                                   const train::TrainerSpec& spec, backend::Backend& backend,
-                                   comm::Communicator& replicas, const Synthetic& data,
-                                   bool wanted) {
+std::vector<RuleTrial> rule_trials(StepBench& bench, std::size_t warm_up) {
+  require(bench.config().optim.rule == optim::Rule::sgd,
+          "--rules compares other rules with SGD: leave out optim.rule");
   std::vector<RuleTrial> trials;
-  if (!wanted) return trials;
   const std::pair<const char*, optim::Formula> rules[] = {
       {"lars", optim::Lars{}}, {"lamb", optim::Lamb{}}, {"muon", optim::Muon{}}};
   for (const auto& [name, formula] : rules) {
-    train::TrainerSpec other = spec;
+    train::TrainerSpec other = bench.run().trainer_spec();
     other.formula = formula;
-    trials.push_back({name, std::make_unique<train::Trainer>(other, backend, replicas)});
-    warm_up(control, options, *trials.back().trainer, data);
+    trials.push_back({name, std::make_unique<train::Trainer>(other, bench.run().backend(),
+                                                             bench.run().reducing())});
+    bench.steps(*trials.back().trainer, warm_up);
   }
   return trials;
 }

@@ -17,11 +17,8 @@ struct RuleTrial {
   StepSeries series = {};
 };
 
-/// One for each rule but SGD, warmed up; or none. Collective.
-std::vector<RuleTrial> rule_trials(comm::Control& control, const StepOptions& options,
-                                   const train::TrainerSpec& spec, backend::Backend& backend,
-                                   comm::Communicator& replicas, const Synthetic& data,
-                                   bool wanted);
+/// One for each rule but SGD, warmed up by that many steps. Collective.
+std::vector<RuleTrial> rule_trials(StepBench& bench, std::size_t warm_up);
 
 /// Adds "rules", if there are any: by rule the medians of its steps' and updates' times, and of
 /// each step's ratio to SGD's in the same turn.

@@ -2,44 +2,29 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "app/cli/arguments.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "lockstep/config/choices.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/train/prepared_run.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
 
-/// The options of a benchmark of whole training steps.
+/// The options of a benchmark of whole training steps: those of a training, and how many steps.
 struct StepOptions {
-  std::string model = "resnet20", precision = "fp32", backend = "auto", recompute = "none",
-              winograd = "auto", all_reduce = "auto", json;
-  std::size_t batch = 128, steps = 10, warm_up = 3, image = 0, classes = 0, threads = 0,
-              memory_limit = 0;
-  float bucket_mb = 0;
-  double clock_row_ms = 0, clock_step_ms = 0, clock_efficiency = 0.5;
-  std::string clock_profile;
-  bool share_gpu = false;
-  config::Switch fuse_norms = config::Switch::automatic, graph = config::Switch::automatic,
-                 tune = config::Switch::automatic;
-  std::string tune_cache = "runs/plans.txt";
+  RunOptions run;
+  std::size_t steps = 10, warm_up = 3;
+  std::string json;
 
   void add_to(Arguments app);
-  /// Throws InputError for numbers that this world, or any, cannot use.
-  void require_sound(int world) const;
-  nn::Network network() const;
-  std::optional<backend::Pace> pace() const;  ///< of the clock backend; empty for the others
-  /// `on_gpu`: with all that trainings do there, unless these options say otherwise.
-  train::TrainerSpec trainer(const nn::Network& network, int world, bool on_gpu) const;
+  /// The training's, but as after its first epochs: keys that begin to count later do so at once.
+  /// Throws InputError for keys that no benchmark can follow.
+  config::Config config() const;
 };
-
-/// Decides --winograd auto by what rank 0 measures, and lets rank 0 alone write the plan file.
-/// Collective.
-void share_choices(comm::Control& control, backend::Backend& backend, train::TrainerSpec& spec);
 
 /// Random images and labels: one rank's part of a global batch, in memory like a loader's.
 struct Synthetic {
@@ -55,20 +40,32 @@ struct StepSeries {
   std::vector<double> step, forward, backward, exposed, update;
 };
 
-/// Runs one step on all ranks, which begin together, so that a delay in one step does not count for
-/// the next. Collective.
-void one_step(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
-              std::size_t global_rows, StepSeries* series = nullptr);
+/// A training as its configuration has it, on random rows. Every rank makes the same calls; all are
+/// collective.
+class StepBench {
+ public:
+  /// `spec` names what the rows are like. The references must outlive this.
+  StepBench(const train::RunSpec& spec, backend::Backend& backend, comm::Communicator& communicator,
+            comm::Control& control);
 
-/// Runs the steps that are not measured. Collective.
-void warm_up(comm::Control& control, const StepOptions& options, train::Trainer& trainer,
-             const Synthetic& data);
+  train::PreparedRun& run() { return run_; }
+  const config::Config& config() const { return run_.config(); }  ///< with what was decided
+  const Synthetic& data() const { return data_; }
+  comm::Control& control() { return control_; }
+  /// One step on all ranks, which begin together, so that a delay in one step does not count for
+  /// the next.
+  void step(train::Trainer& trainer, StepSeries* series = nullptr);
+  void steps(train::Trainer& trainer, std::size_t count, StepSeries* series = nullptr);
+  /// One step that does not count, and then `count`, as a training makes them on a device that runs
+  /// later than the host: no wait in between, but for the step `ahead` steps before. Times are by
+  /// the device's clock, from the end of the step before.
+  void steps_in_a_row(train::Trainer& trainer, std::size_t ahead, std::size_t count,
+                      StepSeries& series);
 
-/// Runs one step that does not count, and then `steps`, as a training does on a device that runs
-/// later than the host: no wait in between, but for the step `ahead` steps before. Times are by the
-/// device's clock, from the end of the step before. Collective.
-void steps_in_a_row(comm::Control& control, train::Trainer& trainer, const Synthetic& data,
-                    std::size_t global_rows, std::size_t ahead, std::size_t steps,
-                    StepSeries& series);
+ private:
+  comm::Control& control_;
+  train::PreparedRun run_;
+  Synthetic data_;
+};
 
 }  // namespace lockstep::app

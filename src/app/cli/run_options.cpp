@@ -35,20 +35,13 @@ const char* type_name(const config::ConfigKey& key) {
   return "";
 }
 
-struct OtherName {
-  std::string_view key, name;
-};
-constexpr OtherName other_names[] = {{"binding.require", "require-binding"},
-                                     {"preflight.check", "preflight"},
-                                     {"preflight.require", "require-preflight"},
-                                     {"comm.share-gpu", "share-gpu"},
-                                     {"comm.allow-different-builds", "allow-different-builds"}};
-
 }  // namespace
 
 bool RunOptions::is_other_name(std::string_view name) {
   return name == "config" || name == "recipe" || name == "help" ||
-         std::ranges::find(other_names, name, &OtherName::name) != std::end(other_names);
+         std::ranges::any_of(config::config_keys(), [&](const config::ConfigKey& key) {
+           return !key.other_name.empty() && key.other_name == name;
+         });
 }
 
 void RunOptions::add_to(Arguments app) {
@@ -64,8 +57,7 @@ void RunOptions::add_to(Arguments app) {
   for (const config::ConfigKey& key : config::config_keys()) {
     const std::size_t dot = key.name.find('.');
     std::string names = "--" + key.name;
-    for (const OtherName& other : other_names)
-      if (other.key == key.name) names += fmt::format(",--{}", other.name);
+    if (!key.other_name.empty()) names += fmt::format(",--{}", key.other_name);
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
     Argument option = app.add_taken(names, take, key.help);
     // A flag, so that --data.flip alone means true; but a value may follow.
@@ -78,6 +70,12 @@ void RunOptions::add_to(Arguments app) {
 
 bool RunOptions::given() const {
   return app_->given("--config") || !given_.empty() || !app_->unknown().empty();
+}
+
+void RunOptions::refuse_those_of_runs(std::string_view why) const {
+  for (const auto& [name, value] : given_)
+    if (const config::ConfigKey* key = config::find_key(name); key && key->of_a_run)
+      throw InputError(fmt::format("--{} has no effect here: {}; leave it out", name, why));
 }
 
 config::Config RunOptions::config() const {

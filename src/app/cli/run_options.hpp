@@ -20,8 +20,9 @@ class RunOptions {
   void add_to(Arguments app);
   /// Whether the command line has a key, known or not, or a file with keys.
   bool given() const;
-  /// Whether the command line has this key.
-  bool given(const std::string& key) const { return given_.contains(key); }
+  /// Throws InputError naming a key on the command line that is about the files, commands or states
+  /// of a run, which the command has not: `why`.
+  void refuse_those_of_runs(std::string_view why) const;
   /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
   static bool is_other_name(std::string_view name);
   /// Defaults, then the recipe, then the file, then the command line. Throws InputError naming

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "lockstep/study/simulate/norm_gathers.hpp"
@@ -148,7 +149,8 @@ study::StepTimeline Simulation::step(std::size_t world, std::size_t rows, double
     step.exposed_ms += 1e3 * (all.busy_s + all.delay_s) / static_cast<double>(sync_every);
   }
   // What the slowest of one node loses is in the device's pace already.
-  const double ranks_more = study::slowest_of(world) - study::slowest_of(std::min(world, per_node));
+  const auto later = [](std::size_t ranks) { return expected_largest(static_cast<double>(ranks)); };
+  const double ranks_more = later(world) - later(std::min(world, per_node));
   step.jitter_ms = machine.device.jitter * ranks_more * step.compute_ms();
   return step;
 }

@@ -39,18 +39,8 @@ void tell(const study::WhatIf& what_if) {
     log::text(table(rows) + study::limits_of(what_if));
 }
 
-/// What asks for files, commands or states of a run, which a doctor has not.
-void refuse_options_of_runs(const RunOptions& run) {
-  for (const char* key : {"trace", "notify", "resume", "stop-after", "metrics.textfile",
-                          "metrics.listen", "metrics.tensorboard"})
-    require(!run.given(key),
-            fmt::format("--{} has no effect here: doctor makes steps that are thrown away, and "
-                        "writes nothing; leave it out",
-                        key));
-}
-
 int examine_training(Launch& launch, const DoctorOptions& options) {
-  refuse_options_of_runs(options.run);
+  options.run.refuse_those_of_runs("doctor makes steps that are thrown away, and writes nothing");
   const double began_s = now_s();
   TrainingStart start = start_training(launch, options.run.config(), options.run.recipe());
   train::require_same_options(start.spec.config, *launch.control);

@@ -18,6 +18,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/phase_ranges.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
+#include "lockstep/train/run_data.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -96,7 +97,7 @@ void say_recipe(const config::Recipe& recipe, const config::Config& config) {
 }  // namespace
 
 TrainingStart start_training(Launch& launch, config::Config config,
-                             const std::optional<config::Recipe>& recipe) {
+                             const std::optional<config::Recipe>& recipe, TrainedRows rows) {
   const double started_s = now_s();
   // A signal may come before the other ranks.
   train::catch_stop_signals(rank_by_environment().rank == 0);
@@ -108,6 +109,9 @@ TrainingStart start_training(Launch& launch, config::Config config,
   train::catch_stop_signals(launch.rank.rank == 0);
   const std::string backend = decide_backend(launch, choice_name(config.backend));
   const comm::Grid grid(launch.rank.rank, {.replicas = launch.rank.world});
+  require(rows == TrainedRows::synthetic || !config.data.train.empty(),
+          "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
+          "them)");
   const config::BackendChoice asked = config.backend;
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");  // what it can use
   config::resolve(config, grid.replicas.count);
@@ -139,6 +143,8 @@ TrainingStart start_training(Launch& launch, config::Config config,
                 .cores = start.compute.cores,
                 .gpu_pci_bus_id = start.compute.gpu_pci_bus_id,
                 .heartbeat = launch.heartbeat.get()};
+  if (rows == TrainedRows::synthetic)
+    start.spec.synthetic = train::synthetic_rows(start.spec.config);
   return start;
 }
 

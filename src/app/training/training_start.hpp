@@ -19,11 +19,15 @@ struct TrainingStart {
   train::RunSpec spec;
 };
 
+/// Synthetic rows are for what measures steps without a data set: RunSpec::synthetic.
+enum class TrainedRows { of_data_set, synthetic };
+
 /// From a process to a rank that may train: catches stop signals, joins the ranks, compares their
 /// builds, checks the nodes if asked to, binds, connects. `config` is as asked for; of
 /// `recipe`, which it may follow, rank 0 says what it sets. Collective;
 /// call it once. Throws InputError as its parts do.
 TrainingStart start_training(Launch& launch, config::Config config,
-                             const std::optional<config::Recipe>& recipe);
+                             const std::optional<config::Recipe>& recipe,
+                             TrainedRows rows = TrainedRows::of_data_set);
 
 }  // namespace lockstep::app

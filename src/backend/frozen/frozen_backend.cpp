@@ -1,5 +1,6 @@
 #include "lockstep/backend/frozen/frozen_backend.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,13 @@ ProgramSpec evaluation(ProgramSpec spec) {
   return spec;
 }
 
+/// Large blocks are resident in whole huge pages.
+std::size_t bytes_of(const Program& program) {
+  constexpr std::size_t page = std::size_t{2} << 20;
+  const MemoryPlan taken = program.memory();
+  return (taken.activations + page - 1) / page * page + (taken.workspace + page - 1) / page * page;
+}
+
 class FrozenBackend final : public Backend {
  public:
   FrozenBackend(Backend& inner, std::size_t last) : inner_(inner), last_(last) {}
@@ -58,6 +66,25 @@ class FrozenBackend final : public Backend {
   Winograd measure_winograd(const nn::Network& network, const ProgramSpec& spec) override {
     return inner_.measure_winograd(network, spec);
   }
+  std::optional<std::size_t> measure_memory(const nn::Network& network,
+                                            std::span<const ProgramSpec> programs) override {
+    const auto [frozen, trained] = nn::split_frozen(network, last_);
+    std::vector<ProgramSpec> first;
+    for (const ProgramSpec& program : programs) first.push_back(evaluation(program));
+    const auto one = inner_.measure_memory(frozen, first);
+    if (!one) return std::nullopt;
+    // All stay until the end, as in a run.
+    const auto weights = inner_.make_parameters(frozen, programs.front().precision, Keeps::weights);
+    std::vector<std::unique_ptr<Program>> kept;
+    all_frozen_bytes_ = 0;
+    for (const ProgramSpec& program : first) {
+      kept.push_back(inner_.compile(frozen, program, *weights));
+      all_frozen_bytes_ += bytes_of(*kept.back());
+    }
+    const auto other = inner_.measure_memory(trained, programs);
+    if (!other) return std::nullopt;
+    return std::max(*one, *other);
+  }
 
   std::unique_ptr<Parameters> make_parameters(const nn::Network& network, Precision precision,
                                               Keeps keeps) override {
@@ -71,9 +98,8 @@ class FrozenBackend final : public Backend {
     const auto [frozen, trained] = nn::split_frozen(network, last_);
     auto first = inner_.compile(frozen, evaluation(spec), both(parameters).frozen());
     ProgramSpec second = spec;
-    const MemoryPlan taken = first->memory();
-    second.recompute.reserved +=
-        taken.activations + taken.workspace + parameters.layout().frozen_size * sizeof(float);
+    second.recompute.reserved += std::max(all_frozen_bytes_, bytes_of(*first)) +
+                                 parameters.layout().frozen_size * sizeof(float);
     auto last = inner_.compile(trained, second, trained_of(parameters));
     return std::make_unique<FrozenProgram>(spec, std::move(first), std::move(last), vectors());
   }
@@ -109,6 +135,8 @@ class FrozenBackend final : public Backend {
  private:
   Backend& inner_;
   std::size_t last_;
+  /// Of all the run's programs of frozen layers, once they were measured: each has its own values.
+  std::size_t all_frozen_bytes_ = 0;
 };
 
 }  // namespace

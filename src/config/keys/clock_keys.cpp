@@ -25,7 +25,8 @@ std::vector<ConfigKey> clock_keys() {
           "instead: a tape that 'bench train --layers --json FILE' measured, or a GPU's profile "
           "(jobs/gpus)")
           .needs("backend", is_clock)
-          .bookkeeping(),
+          .bookkeeping()
+          .names_input(),
       key("clock.efficiency", &C::clock, &Section::efficiency,
           "share of its stated rates that the profile's GPU reaches")
           .within(0.001, 1)

@@ -17,8 +17,12 @@ std::vector<ConfigKey> data_keys() {
   return {
       key("data.train", &C::data, &Section::train,
           "training set: a shard, a folder of shards, or any HDF5 file of images and labels; a "
-          "pattern like 'part*.h5' names several"),
-      key("data.val", &C::data, &Section::val, "validation set (empty: none)"),
+          "pattern like 'part*.h5' names several")
+          .of_a_node()
+          .names_input(),
+      key("data.val", &C::data, &Section::val, "validation set (empty: none)")
+          .of_a_node()
+          .names_input(),
       key("data.images", &C::data, &Section::images,
           "files that are not shards: name of the data set of images (empty: found by its shape "
           "and name)")
@@ -48,7 +52,8 @@ std::vector<ConfigKey> data_keys() {
           "1GB)")
           .within(1, 1 << 20)
           .size(1e6)
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_node(),
       key("data.shuffle", &C::data, &Section::shuffle,
           "order of an epoch: all rows mixed; blocks of rows in random order, with the rows of "
           "some blocks mixed (reads large pieces); or each node keeps its rows and mixes them"),
@@ -64,14 +69,17 @@ std::vector<ConfigKey> data_keys() {
           "rows to request ahead of those being read (0: none; chunked files: enough to keep the "
           "threads busy)")
           .within(0, 1 << 30)
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_node(),
       key("data.stage", &C::data, &Section::stage,
           "folder on each node (a local disk, /dev/shm) to which the training set is copied while "
           "it is first read (empty: none)")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_node(),
       key("data.read", &C::data, &Section::read,
           "how to read contiguous rows; mmap: from pages that a node's ranks share")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_node(),
       key("data.crop", &C::data, &Section::crop,
           "the part of an image to train on: a window at a random place, or a box of "
           "random size and shape, resized; auto: the latter for JPEGs"),
@@ -122,10 +130,12 @@ std::vector<ConfigKey> data_keys() {
           "help, which is measured)")
           .within(0, most_threads)
           .or_auto()
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_node(),
       key("data.slots", &C::data, &Section::slots, "batches to prepare ahead")
           .within(1, most_threads)
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_node(),
       key("data.keep-last", &C::data, &Section::keep_last,
           "train on the last, smaller batch of an epoch instead of dropping it"),
       key("data.on-bad-row", &C::data, &Section::on_bad_row,

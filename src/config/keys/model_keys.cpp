@@ -19,7 +19,8 @@ std::vector<ConfigKey> model_keys() {
           "on CPUs: groups of this many consecutive ranks normalise with the statistics of all of "
           "their rows (synchronised batch norm); 1: each rank with its own")
           .within(1, 1 << 20)
-          .needs("freeze", trains_norms, "no batch norm trains"),
+          .needs("freeze", trains_norms, "no batch norm trains")
+          .between_ranks(),
   };
 }
 

@@ -72,7 +72,8 @@ std::vector<ConfigKey> run_keys() {
       key("init", &C::init,
           "file whose weights training begins with: a checkpoint, .safetensors, .pth, .npz or "
           ".onnx, or "
-          "the folder of a run: its best.h5, or its newest (empty: random ones)"),
+          "the folder of a run: its best.h5, or its newest (empty: random ones)")
+          .names_input(),
       key("head", &C::head,
           "the last layer of such a file: keep it, or begin with a new one; auto: a new one where "
           "the data set has other classes")
@@ -86,26 +87,31 @@ std::vector<ConfigKey> run_keys() {
           "where to compute; clock: nowhere, a rehearsal that waits and trains nothing")
           .bookkeeping(),
       key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
-          .within(0, most_threads),
+          .within(0, most_threads)
+          .of_a_node(),
       key("out", &C::out,
           "run directory; {n} becomes the first free number (empty: runs/MODEL-{n})")
           .bookkeeping(),
       key("resume", &C::resume,
           "'auto': resume from the run directory's newest valid checkpoint, if any; or a "
           "checkpoint file")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_run(),
       key("stop-after", &C::stop_after,
           "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM (0: never)")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_run(),
       key("notify", &C::notify,
           "command of the shell that rank 0 runs once when training ends, for 10 s at most; $1 and "
           "$LOCKSTEP_STATUS are finished, stopped, diverged or failed, $2 and $LOCKSTEP_RUN the "
           "run's folder (empty before it has one), $3 and $LOCKSTEP_REASON why; for a page: "
           "'lockstep report \"$2\" -o page.html'; of its output 64 kB are passed on")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_run(),
       key("trace", &C::trace,
           "FIRST:LAST: write a timeline of these steps on all ranks into the run's folder trace/")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_a_run(),
   };
 }
 

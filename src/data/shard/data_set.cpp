@@ -158,6 +158,12 @@ struct DataSet::Impl {
     info.stddev = sums.stddev();
   }
 
+  std::uint32_t hash_rows() const {
+    std::uint32_t hash = crc32c(labels.data(), labels.size() * sizeof(std::int32_t));
+    for (const ShardFile& file : files) hash = crc32c(&file.rows_hash, sizeof file.rows_hash, hash);
+    return hash;
+  }
+
   std::string name_of(const PlaceInFile& at) const {
     return at.file.external() ? "" : names[at.index].of(at.row);
   }
@@ -199,15 +205,14 @@ DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external
   allow_open_files(files.size());  // every file stays open
   for (const std::filesystem::path& file : files) impl_->open(file, external);
   if (files.size() > 1) impl_->doubt_if_missing(path, files);
-  if (impl_->external()) {
-    impl_->complete(external);
-    return;
-  }
+  if (impl_->external()) impl_->complete(external);
   // Classes of a validation set are compared with those of its training set instead.
   const std::size_t there = impl_->info.classes.size();
-  require(external.classes == 0 || external.classes == there || external.like != nullptr,
+  require(impl_->external() || external.classes == 0 || external.classes == there ||
+              external.like != nullptr,
           fmt::format("data.classes = {} contradicts {}, which has {}", external.classes,
                       path.string(), counted(there, "class")));
+  impl_->info.rows_hash = impl_->hash_rows();
 }
 
 DataSet::~DataSet() = default;

@@ -3,17 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lockstep::study {
+#include "lockstep/base/statistics.hpp"
 
-double expected_largest(double ranks) {
-  if (ranks < 2) return 0;
-  // Blom (1958): the normal quantile at (P - 0.375) / (P + 0.25), here for its upper tail by the
-  // rational approximation of Abramowitz and Stegun 26.2.23, within 5e-4.
-  const double tail = 0.625 / (ranks + 0.25);
-  const double t = std::sqrt(-2 * std::log(tail));
-  return t - (2.515517 + t * (0.802853 + t * 0.010328)) /
-                 (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
-}
+namespace lockstep::study {
 
 TimeShares Law::split(double rows, double ranks) const {
   TimeShares split;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+
+#include "lockstep/base/statistics.hpp"
 #include <limits>
 
 namespace lockstep::study {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
-#include <set>
 
 #include "lockstep/base/child_process.hpp"
 #include "lockstep/base/clock.hpp"
@@ -101,38 +100,38 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
   return "";
 }
 
+/// Which keys a study's training has that one rank cannot follow, as options that take them back.
+std::vector<std::string> without_others(const fs::path& toml) {
+  config::Config training;
+  const config::Config usual;
+  config::apply_toml(training, read_text(toml), toml.string());
+  std::vector<std::string> words;
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.between_ranks && key.get(training) != key.get(usual))
+      words.insert(words.end(), {"--" + key.name, key.get(usual)});
+  return words;
+}
+
 }  // namespace
 
 std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan,
                                     const Measurement& step, const std::string& result) {
   const fs::path toml = folder / "train.toml";
-  if (!step.synthetic)
-    return {"train", "--config", toml.string(), "--batch", std::to_string(step.batch),
-            "--out", result};
-  config::Config training;
-  config::apply_toml(training, read_text(toml), toml.string());
-  std::vector<std::string> words = {"bench", "train"};
-  const auto add = [&](const char* option, const std::string& value) {
-    words.insert(words.end(), {option, value});
+  std::vector<std::string> words{"train", "--config", toml.string(), "--batch",
+                                 std::to_string(step.batch)};
+  const auto add = [&](std::initializer_list<std::string> more) {
+    words.insert(words.end(), more);
   };
-  const std::set<std::string> always = {"model", "precision", "backend", "threads"};
-  const std::set<std::string> others = {"recompute",      "winograd",        "graph",
-                                        "tune",           "tune-cache",      "fuse-norms",
-                                        "comm.bucket-mb", "comm.all-reduce", "clock.row-ms",
-                                        "clock.step-ms",  "clock.profile",   "clock.efficiency"};
-  const config::Config usual;
-  for (const config::ConfigKey& key : config::config_keys())
-    if (always.contains(key.name) ||
-        (others.contains(key.name) && key.get(training) != key.get(usual)))
-      add(("--" + key.name).c_str(), key.get(training));
-  if (training.memory_limit > 0) add("--memory-limit", std::to_string(training.memory_limit));
-  if (training.comm.share_gpu) words.push_back("--share-gpu");
-  add("--batch", std::to_string(step.batch));
-  add("--steps", std::to_string(plan.steps));
-  add("--warm-up", std::to_string(plan.warm_up));
-  add("--image", std::to_string(plan.image));
-  add("--classes", std::to_string(plan.classes));
-  add("--json", result);
+  if (step.synthetic) {
+    words.insert(words.begin(), "bench");
+    add({"--steps", std::to_string(plan.steps), "--warm-up", std::to_string(plan.warm_up)});
+    add({"--data.size", std::to_string(plan.image), "--data.classes", std::to_string(plan.classes),
+         "--json", result});
+  } else {
+    add({"--out", result});
+  }
+  if (step.ranks == 1)
+    for (std::string& word : without_others(toml)) words.push_back(std::move(word));
   return words;
 }
 

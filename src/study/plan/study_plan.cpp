@@ -133,6 +133,9 @@ void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Conf
   each.epochs = 1 << 20;                           // enough for the steps, whatever the data
   each.optim.lr = std::min(each.optim.lr, 1e-3f);  // no batch may diverge
   each.optim.lr_for_batch = 0;
+  // What begins later in a training is what is to be measured.
+  each.optim.warmup_epochs = 0;
+  each.sync.from_epoch = each.comm.power_sgd_from_epoch = 0;
   each.checkpoint.every_epochs = 0;
   each.checkpoint.every_steps = 0;
   write_text_atomically(folder / "train.toml", config::to_toml(each));

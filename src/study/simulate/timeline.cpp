@@ -141,8 +141,4 @@ std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
   return timelines;
 }
 
-double slowest_of(std::size_t ranks) {
-  return ranks <= 1 ? 0 : std::sqrt(2 * std::log(static_cast<double>(ranks)));
-}
-
 }  // namespace lockstep::study

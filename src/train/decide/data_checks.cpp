@@ -88,12 +88,9 @@ void add_doubts_of_rates(const config::Config::Optim& given, std::vector<std::st
 std::string keys_between_ranks(const config::Config& config) {
   const config::Config usual;
   std::vector<std::string> given;
-  for (const char* name : {"comm.wire", "comm.bucket-mb", "comm.all-reduce", "comm.deadline-s",
-                           "liveness.timeout-s", "audit.every-steps"}) {
-    const config::ConfigKey& key = *config::find_key(name);
-    if (key.get(config) != key.get(usual))
-      given.push_back(fmt::format("{} = {}", name, key.get(config)));
-  }
+  for (const config::ConfigKey& key : config::config_keys())
+    if (key.between_ranks && key.get(config) != key.get(usual))
+      given.push_back(fmt::format("{} = {}", key.name, key.get(config)));
   return join(given, ", ");
 }
 

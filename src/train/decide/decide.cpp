@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/train/decide/memory_limit.hpp"
 #include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/specs.hpp"
+#include "train/decide/memory_limit.hpp"
 #include "train/decide/norm_values.hpp"
 #include "train/decide/reduction.hpp"
 #include "train/decide/winograd_choice.hpp"
@@ -79,7 +79,7 @@ Decided decide(const StartSetting& setting) {
                  .second_moments = optim::has_second_moments(trainer.formula),
                  .update_bytes = trainer.program.update_bytes,
                  .exchange_bytes = trainer.program.exchange_bytes,
-                 .checkpoints = true},
+                 .checkpoints = !spec.synthetic},
                 setting.control);
   return {std::move(decisions), std::move(two_level)};
 }

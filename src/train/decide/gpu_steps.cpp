@@ -76,18 +76,23 @@ std::string describe_gpu_steps(const GpuStepsSetting& setting, const GpuSteps& c
                      keys.empty() ? "" : " and ", last, keys.empty() ? "s" : "");
 }
 
+GpuStepsSetting gpu_steps_setting(const config::Config& config, const nn::Network& network,
+                                  int replicas, bool on_gpus) {
+  return {.graph = config.graph,
+          .tune = config.tune,
+          .fuse_norms = config.fuse_norms,
+          .on_gpus = on_gpus,
+          .precision = config.precision,
+          .deterministic = config.deterministic,
+          .steps_differ = !config::why_steps_differ(config, replicas).empty(),
+          .trains_norms = has_norms(trained_part(config, network))};
+}
+
 GpuSteps decide_gpu_steps(const StartSetting& setting) {
   const config::Config& config = setting.spec.config;
-  const int replicas = setting.spec.grid.replicas.count;
-  const nn::Network network = make_network(config, setting.data.input());
-  const GpuStepsSetting asked{.graph = config.graph,
-                              .tune = config.tune,
-                              .fuse_norms = config.fuse_norms,
-                              .on_gpus = setting.backend.name() == "cuda",
-                              .precision = config.precision,
-                              .deterministic = config.deterministic,
-                              .steps_differ = !config::why_steps_differ(config, replicas).empty(),
-                              .trains_norms = has_norms(trained_part(config, network))};
+  const GpuStepsSetting asked =
+      gpu_steps_setting(config, make_network(config, setting.data.input()),
+                        setting.spec.grid.replicas.count, setting.backend.name() == "cuda");
   const GpuSteps chosen =
       choose_gpu_steps(setting.resume ? keep_bits(asked, written_config(*setting.resume)) : asked);
   const std::string said = describe_gpu_steps(asked, chosen, plan_file(config));

@@ -1,4 +1,4 @@
-#include "lockstep/train/decide/memory_limit.hpp"
+#include "train/decide/memory_limit.hpp"
 
 #include <algorithm>
 

@@ -205,6 +205,8 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   if (header.input.rows != conditions.data.rows)
     changes.push_back(fmt::format("rows of the training set ({}, now {})", header.input.rows,
                                   conditions.data.rows));
+  else if (header.input.rows_hash != 0 && header.input.rows_hash != conditions.data.rows_hash)
+    changes.push_back("the training set, whose labels or images are others, or in another order");
   const auto numbers = [&](const char* what, const auto& then, const auto& today) {
     if (then != today)
       changes.push_back(fmt::format("{} of the training set ([{}], now [{}])", what,

@@ -24,8 +24,8 @@ def bench(model, image, batch, *options):
     """The figures of three steps (the first, a warm-up and one), or what the program says instead."""
     with tempfile.TemporaryDirectory(dir=contenders.build() / 'bench') as folder:
         report = pathlib.Path(folder) / 'report.json'
-        command = [contenders.program(), 'bench', 'train', '--model', model, '--image', image,
-                   '--batch', batch, '--classes', 10, '--steps', 1, '--warm-up', 1,
+        command = [contenders.program(), 'bench', 'train', '--model', model, '--data.size', image,
+                   '--batch', batch, '--data.classes', 10, '--steps', 1, '--warm-up', 1,
                    '--winograd', 'false', '--json', report, *options]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                               check=False)

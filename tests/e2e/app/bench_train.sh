@@ -6,7 +6,7 @@ source "$(dirname "$0")/../../support/e2e.bash"
 
 run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --warm-up 1 --threads 1 \
   --layers --reduction \
-  --json figures.json --trace trace.json
+  --json figures.json --layers-trace trace.json
 ((status == 0)) && says 'resnet20 fp32 batch 16 on 2 x .* images/s' && python3 - <<'END'
 import json
 figures, trace = json.load(open("figures.json")), json.load(open("trace.json"))

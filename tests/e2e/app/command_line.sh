@@ -55,16 +55,19 @@ refuses_count --threads -1 '0 to 1024' topo
 refuses_count --ranks-per-node 0 '1 to 1024' topo
 refuses_count --ranks-per-node 1000000 '1 to 1024' topo
 refuses_count --threads -1 '0 to 1024' eval none.h5 --data small/val
-refuses_count --batch -8 '1 to [0-9]+' bench train
+refuses_count --warm-up -8 '0 to [0-9]+' bench train
 refuses_count --steps -1 '1 to [0-9]+' bench train
 refuses_count --data.slots -1 '1 to 1024' bench data small/train
-refuses_count --image -1 '0 to 65535' preflight --gpu-profile none.json
 refuses_count --val-rows -1 '0 to [0-9]+' pack --from shapes --out run
 refuses_count --rows-per-shard 0 '1 to [0-9]+' pack --from shapes --out run
 refuses_count --seed -1 '0 on' pack --from shapes --out run
 refused 'other commands check a key of the configuration just as strictly' \
   "data.flip: '1x' is neither" \
   "$LOCKSTEP" bench data small/train --data.flip 1x
+refused 'also where they ask about a GPU that is not here' "batch: '-8' is not a whole number" \
+  "$LOCKSTEP" preflight --gpu-profile none.json --batch=-8
+refused 'and options of runs have no effect on a benchmark' '--trace has no effect here' \
+  "$LOCKSTEP" bench train --trace 1:2
 within_20_s() { (ulimit -t 20 && exec "$@"); }  # of computing: the machine may be busy
 run within_20_s "$LOCKSTEP" topo --ranks-per-node 1024 --threads 16 --json
 ((status == 0)) && [[ $(grep -c '"local_rank"' <<<"$said") == 1024 ]]

@@ -21,6 +21,18 @@ said+=$'\n'"$peak bytes at most, the limit is $least"
   says 'steps wait while a checkpoint is written: memory-limit = [0-9]* leaves no room for a copy of the state, which takes 89\.[0-9] MB more'
 verdict $? 'a process keeps its limit, with validation and checkpoints'
 
+# Frozen layers run in a separate program, and keep nothing for backward.
+whole=$least
+train refused --freeze layer2 --recompute auto --memory-limit 1000
+least=$(sed -n 's/.*memory-limit = 1000 is too small: .* at least \([0-9]*\) bytes.*/\1/p' <<<"$said")
+((status == 2)) && ((least)) &&
+  train frozen --freeze layer2 --recompute auto --memory-limit $((least + 4194304))
+peak=$(sed -n 's/.*"peak_resident_bytes": \([0-9]*\).*/\1/p' frozen/summary.json)
+said+=$'\n'"$peak bytes at most, the limit is $least"
+((status == 0)) && ((peak && peak <= least + 4194304))
+verdict $? 'a process whose first layers are frozen keeps its limit'
+least=$whole
+
 # Two copies of the state take 180 MB more; what a step keeps comes first.
 limit=$((least + 600000000))
 train roomy --recompute auto --memory-limit $limit
@@ -37,8 +49,8 @@ verdict $? 'it trains the bits of a run without a limit, also after pages were g
 
 # The law of the whole process for one shape; tests/bench/run recompute goes through all numbers.
 bench() {
-  run "$LOCKSTEP" bench train --model resnet18 --image 32 --batch 128 --classes 10 --threads 2 \
-    --steps 1 --warm-up 1 --winograd false --json bench.json "$@"
+  run "$LOCKSTEP" bench train --model resnet18 --data.size 32 --data.classes 10 --batch 128 \
+    --threads 2 --steps 1 --warm-up 1 --winograd false --json bench.json "$@"
   peak=$(sed -n 's/.*"peak_memory_bytes": \([0-9]*\).*/\1/p' bench.json)
 }
 bench --recompute 3

@@ -69,7 +69,7 @@ said+=$(cat run/binding.json)
 # (With such small rows, a rank's ring may not fill a page yet.)
 verdict $? "the run's binding report says where its loader's pages and its threads are"
 
-run ranks 2 "$LOCKSTEP" bench binding --model resnet20 --image 8 --batch 8 --steps 4 --rounds 2 \
+run ranks 2 "$LOCKSTEP" bench binding --data.size 8 --batch 8 --steps 4 --rounds 2 \
   --warm-up 1 --threads 1 --anyway --json binding.json
 ((status == 0)) && says '^bound +[0-9.]+ steps/s' && says '^unbound +[0-9.]+ steps/s' &&
   says 'bound is [0-9.]+ times as fast' && grep -q '"ratio": [0-9.]' binding.json

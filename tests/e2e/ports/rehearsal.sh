@@ -39,7 +39,8 @@ run "${train[@]}" --epochs 3 --out other --resume r/checkpoints/best.h5
 ((status == 2)) && says 'best.h5: a rehearsal wrote it .*only a run of the same kind can resume'
 verdict $? 'no training resumes from a rehearsal'
 
-run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 1 --warm-up 1 --threads 1 \
+run "$LOCKSTEP" bench train --batch 8 --data.size 8 --data.classes 8 --steps 1 --warm-up 1 \
+  --threads 1 \
   --layers \
   --json tape.json
 ((status == 0)) && python3 - <<'END' &&
@@ -48,7 +49,7 @@ tape = json.load(open("tape.json"))
 tape["update_ms"] = 100
 json.dump(tape, open("tape.json", "w"))
 END
-  run "$LOCKSTEP" bench train --batch 8 --image 8 --classes 8 --steps 3 --warm-up 1 \
+  run "$LOCKSTEP" bench train --batch 8 --data.size 8 --data.classes 8 --steps 3 --warm-up 1 \
     --backend clock --clock.profile tape.json --json again.json && ((status == 0)) &&
     python3 - <<'END'
 import json

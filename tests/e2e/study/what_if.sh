@@ -7,7 +7,7 @@ source "$(dirname "$0")/../../support/e2e.bash"
 pack_small
 set=$PWD/small/train
 
-"$LOCKSTEP" bench train --model resnet20 --image 8 --batch 5 --steps 3 --threads 1 --layers \
+"$LOCKSTEP" bench train --model resnet20 --data.size 8 --batch 5 --steps 3 --threads 1 --layers \
   --json tape.json >bench.log 2>&1
 # tape NAME FORWARD BACKWARD: steps of 20 and 40 ms, times these factors.
 tape() {

@@ -140,6 +140,14 @@ run "${one[@]}" --epochs 2 --resume auto --stop-after 12
 ((finished == 0 && status == 3)) && [[ ! -e longer/summary.json ]]
 verdict $? 'a finished run that is resumed does not count as finished until its new end'
 
+run "$LOCKSTEP" pack --repack shapes --shuffle --out mixed
+((status == 0)) && mv shapes/train kept && cp -r mixed/train shapes/train &&
+  run "${one[@]}" --epochs 2 --resume auto --stop-after 14
+((status == 3)) && says 'may differ from .*: the training set, whose labels or images are others'
+changed=$?
+rm -r shapes/train && mv kept shapes/train
+verdict $changed 'a resume says that the training set has other rows, where all else of it is alike'
+
 run ranks 2 "${train[@]}" --out whole
 ((status != 0)) && says 'already holds a run' &&
   tensors "$(step_file whole 22)" | cmp - whole.tensors

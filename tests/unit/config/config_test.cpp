@@ -155,7 +155,6 @@ TEST_CASE("values out of range are errors that name the key", "[config]") {
   refused("optim.decay = \"step\"", "optim.milestones");
   refused("batch = 18446744073709551615", "batch");
   refused("accumulate = 16777217", "accumulate");
-  refused("data.train = \"\"", "data.train");
   refused("resume = \"auto\"", "--out");
 }
 

@@ -83,6 +83,7 @@ inline model::CheckpointHeader some_header() {
   header.world = 6;
   header.replicas = 2;
   header.input.rows = 50000;
+  header.input.rows_hash = 0x89abcdef;
   header.metrics_bytes = 4711;
   header.input.channels = 3;
   header.input.height = header.input.width = 32;

@@ -57,6 +57,7 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.world == 6);
   CHECK(got.replicas == 2);
   CHECK(got.input.rows == 50000);
+  CHECK(got.input.rows_hash == 0x89abcdef);
   CHECK(got.metrics_bytes == 4711);
   CHECK(got.input.classes == header.input.classes);
   CHECK(got.input.mean == header.input.mean);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/observe/binding_record.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/study/fit/summaries.hpp"
@@ -129,6 +130,7 @@ TEST_CASE("the slowest of many ranks is the expected largest of normal draws", "
   CHECK(expected_largest(2) == Approx(1 / std::sqrt(3.14159265)).epsilon(0.05));
   CHECK(expected_largest(10) == Approx(1.53875).epsilon(0.01));
   CHECK(expected_largest(1000) == Approx(3.24144).epsilon(0.01));
+  CHECK(expected_largest(10'000) == Approx(3.85).epsilon(0.01));
 }
 
 TEST_CASE("the largest points are predicted from the others", "[study]") {

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/statistics.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
 
@@ -29,7 +30,8 @@ StepTimeline step(const MachineProfile& machine, std::size_t ranks, std::size_t 
       static_cast<std::size_t>(1e6 * machine.bucket_mb.value_or(25)),
       [&](double bytes) { return all_reduce_cost(machine.network, layout, bytes); });
   one.jitter_ms = device.jitter * one.compute_ms() *
-                  (slowest_of(ranks) - slowest_of(std::min(ranks, layout.per_node)));
+                  (expected_largest(static_cast<double>(ranks)) -
+                   expected_largest(static_cast<double>(std::min(ranks, layout.per_node))));
   return one;
 }
 

@@ -114,12 +114,6 @@ TEST_CASE("one bucket of all gradients hides nothing", "[timeline]") {
   CHECK(step.exposed_ms == Approx(1.2));
 }
 
-TEST_CASE("the slowest of many is later, slowly more so", "[timeline]") {
-  CHECK(slowest_of(1) == 0);
-  CHECK(slowest_of(256) == Approx(3.33).epsilon(0.01));
-  CHECK(slowest_of(10'000) < 1.5 * slowest_of(100));
-}
-
 TEST_CASE("on two NUMA nodes unbound ranks reach their GPUs more slowly than bound ones",
           "[node_paths]") {
   const auto paths = node_paths(test::fixture("eight-gpus"), 20);

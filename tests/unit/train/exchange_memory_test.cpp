@@ -6,9 +6,9 @@
 #include "lockstep/comm/lone_control.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
-#include "lockstep/train/decide/memory_limit.hpp"
 #include "tests/support/harness/sanitized.hpp"
 #include "tests/support/laws/solo.hpp"
+#include "train/decide/memory_limit.hpp"
 
 using namespace lockstep;
 

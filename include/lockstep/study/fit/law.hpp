@@ -5,9 +5,6 @@
 /// The law of a step's time.
 namespace lockstep::study {
 
-/// Expected largest of `ranks` draws from a standard normal distribution; 0 for one.
-double expected_largest(double ranks);
-
 /// Where the time of a step goes, in ms.
 struct TimeShares {
   double compute = 0;  ///< grows with the rows

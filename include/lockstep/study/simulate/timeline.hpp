@@ -50,8 +50,4 @@ std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
     const std::vector<std::vector<backend::TimedTape>>& steps, const nn::ArenaLayout& layout,
     std::size_t bucket_bytes, const std::vector<CostOf>& costs);
 
-/// How much later the slowest of `ranks` is than the mean one, in deviations of a rank's time, if
-/// these are normal: about sqrt(2 ln ranks). Pure.
-double slowest_of(std::size_t ranks);
-
 }  // namespace lockstep::study

@@ -4,6 +4,7 @@
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/nn/network.hpp"
 
 namespace lockstep::train {
 
@@ -26,6 +27,10 @@ struct GpuStepsSetting {
   bool steps_differ = false;  ///< config::why_steps_differ() has a reason
   bool trains_norms = true;   ///< batch norms are among the layers that learn
 };
+
+/// For steps of this network by a resolved configuration. Pure.
+GpuStepsSetting gpu_steps_setting(const config::Config& config, const nn::Network& network,
+                                  int replicas, bool on_gpus);
 
 /// What was asked for. Where that is open: on GPUs all that is possible, elsewhere nothing. Pure.
 GpuSteps choose_gpu_steps(const GpuStepsSetting& setting);

@@ -165,6 +165,17 @@ TEST_CASE("a checkpoint of other classes or another shape is an error, other mea
   other = some_data(1000);
   other.mean[0] = 0.75f;
   CHECK_THAT(judged_on(other), Contains("mean of the training set ([0.5], now [0.75])"));
+  ResumePoint point = written_with(some_config(), 0);
+  other = some_data(1000);
+  other.rows_hash = 6;
+  const auto judged_now = [&] {
+    return judged(point, some_config(), {"cpu, 1 thread", "build", 2, 2, other});
+  };
+  CHECK(judged_now().empty());  // older checkpoints do not have it
+  point.header.input.rows_hash = 5;
+  CHECK_THAT(judged_now(), Contains("the training set, whose labels or images are others"));
+  point.header.input.rows_hash = 6;
+  CHECK(judged_now().empty());
 }
 
 TEST_CASE("stopping after a step that has passed is an error that names both steps", "[resume]") {
