@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/statistics.hpp"
 #include <limits>
+#include "lockstep/base/statistics.hpp"
 
 namespace lockstep::study {
 namespace {
