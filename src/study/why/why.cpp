@@ -22,11 +22,14 @@ struct Sign {
 constexpr std::array signs = {
     Sign{"No space left", RunEnding::disk_full},
     Sign{"Disk quota", RunEnding::disk_full},
-    Sign{"newer start", RunEnding::superseded},
+    Sign{" was started again on ", RunEnding::superseded},
     Sign{"bad_alloc", RunEnding::out_of_memory},
     Sign{"out of memory", RunEnding::out_of_memory},
     Sign{"Cannot allocate memory", RunEnding::out_of_memory},
     Sign{"unable to allocate memory", RunEnding::out_of_memory},  // HDF5
+    Sign{"of the GPU's memory", RunEnding::out_of_memory},
+    Sign{"into the GPU's memory", RunEnding::out_of_memory},
+    Sign{"no host memory for a buffer", RunEnding::out_of_memory},
     Sign{"training diverged", RunEnding::diverged},
     Sign{"training has diverged", RunEnding::diverged},
     Sign{"ranks diverged at step", RunEnding::disagreement},

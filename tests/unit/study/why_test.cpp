@@ -61,6 +61,15 @@ TEST_CASE("a run's own last word is how it ended", "[why]") {
   const std::pair<const char*, RunEnding> failures[] = {
       {"run/metrics.jsonl cannot be written: No space left on device", RunEnding::disk_full},
       {"std::bad_alloc", RunEnding::out_of_memory},
+      {"weights: 1.20 GB do not fit into the GPU's memory: 0.50 of 80.00 GB are free",
+       RunEnding::out_of_memory},
+      {"a micro-batch of 256 rows needs 90.00 GB of the GPU's memory in all",
+       RunEnding::out_of_memory},
+      {"no host memory for a buffer of 1024 bytes [src/ports/cuda/device.cpp:128]",
+       RunEnding::out_of_memory},
+      {"runs/r was started again on n2 by job 7 while this start, generation 1, was still running: "
+       "it ends and writes nothing more",
+       RunEnding::superseded},
       {"ranks diverged at step 5: the state's hash is 0 on rank 1", RunEnding::disagreement},
       {"train/a.h5: row 7 is damaged: the CRC-32C of its pixels", RunEnding::bad_data},
       {"r/checkpoints/step-1.h5: this checkpoint is torn or was altered: its checksum does not fit",
