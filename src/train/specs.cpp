@@ -25,15 +25,12 @@ bool is_stretched(const config::Config& config, const data::DataSetInfo& stored)
   return config.data.crop == config::CropChoice::random_resized;
 }
 
-/// The shorter side that images usually get before a window of this side is cut out of them.
-std::size_t usual_short_side(std::size_t side) { return (side * 256 + 112) / 224; }
-
 /// The shorter side to resize to before cutting out a window; 0: no resize.
 std::size_t short_side(const config::Config& config, const data::DataSetInfo& stored,
                        std::size_t side) {
   if (config.data.resize > 0) return config.data.resize;
   const bool by_custom = stored.encoding == data::Encoding::jpeg || is_stretched(config, stored);
-  return by_custom ? usual_short_side(side) : 0;
+  return by_custom ? model::usual_short_side(side) : 0;
 }
 
 std::string shape_text(const data::DataSetInfo& info) {
@@ -136,7 +133,8 @@ data::MixSpec training_mix(const config::Config& config) {
 }
 
 model::Preparation preparation(const config::Config& config, const data::DataSetInfo& input) {
-  const std::size_t side = std::min(input.height, input.width), usual = usual_short_side(side);
+  const std::size_t side = std::min(input.height, input.width),
+                    usual = model::usual_short_side(side);
   if (config.data.resize > 0) return {model::Resized::all, config.data.resize};
   if (config.data.crop == config::CropChoice::random_resized)
     return {model::Resized::others, usual};

@@ -24,6 +24,9 @@ struct Preparation {
   bool operator==(const Preparation&) const = default;
 };
 
+/// The shorter side that images usually get before a window of this side is cut out of them.
+constexpr std::size_t usual_short_side(std::size_t side) { return (side * 256 + 112) / 224; }
+
 /// What that means for the rows of a data set, for a network with this `input`.
 data::AugmentSpec evaluation_augment(const Preparation& preparation, const data::DataSetInfo& input,
                                      const data::DataSetInfo& stored);

@@ -13,6 +13,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/agreement.hpp"
@@ -68,15 +69,8 @@ std::string run_preflight(Launch& launch, const config::Config& config) {
 
 /// As one could type it again.
 std::string command_line(const Launch& launch) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  std::vector<std::string> words(launch.argv, launch.argv + launch.argc);
-  for (std::string& word : words) {
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) continue;
-    for (std::size_t at = 0; (at = word.find('\'', at)) != std::string::npos; at += 4)
-      word.replace(at, 1, "'\\''");
-    word = "'" + word + "'";
-  }
+  std::vector<std::string> words;
+  for (int i = 0; i < launch.argc; ++i) words.push_back(shell_word(launch.argv[i]));
   return join(words, " ");
 }
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -17,12 +18,6 @@ namespace {
 using Columns = std::vector<std::string>;
 
 constexpr std::size_t column_width = 40;  // of squeue's columns, which have no mark between them
-
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \n");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \n") + 1 - first);
-}
 
 /// The lines that a command answers within 10 s.
 std::vector<std::string> answer_of(const std::string& command) {
@@ -39,7 +34,7 @@ std::vector<std::string> answer_of(const std::string& command) {
 Columns of_fixed_width(const std::string& line) {
   Columns columns;
   for (std::size_t at = 0; at < line.size(); at += column_width)
-    columns.push_back(trimmed(line.substr(at, column_width)));
+    columns.emplace_back(trimmed(line.substr(at, column_width)));
   return columns;
 }
 
@@ -47,7 +42,7 @@ Columns between_bars(const std::string& line) {
   Columns columns;
   for (std::size_t at = 0; at <= line.size();) {
     const std::size_t end = std::min(line.find('|', at), line.size());
-    columns.push_back(trimmed(line.substr(at, end - at)));
+    columns.emplace_back(trimmed(line.substr(at, end - at)));
     at = end + 1;
   }
   return columns;

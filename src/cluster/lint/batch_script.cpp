@@ -6,15 +6,10 @@
 
 #include "cluster/lint/slurm_options.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::cluster {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == text.npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) { return (x | 32) == (y | 32); });

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 
@@ -97,17 +98,11 @@ void require_this_system(hwloc_topology_t topology) {
                   to_string(described), to_string(here), misleading_variables()));
 }
 
-/// Processors pad their names with blanks.
-std::string trimmed(std::string_view text) {
-  const std::size_t last = text.find_last_not_of(' ');
-  return std::string(text.substr(0, last + 1));
-}
-
 std::string model_of(hwloc_topology_t topology) {
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
   for (hwloc_obj_t object : {package, hwloc_get_root_obj(topology)})
     for (const char* name : {"CPUModel", "CPUType", "PlatformName"})
-      if (const char* model = info_of(object, name)) return trimmed(model);
+      if (const char* model = info_of(object, name)) return std::string(trimmed(model));  // padded with blanks
   return "unknown processor";
 }
 

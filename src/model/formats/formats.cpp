@@ -98,7 +98,7 @@ Model describe_input(const nn::ResNetSpec& spec, const TensorFile& file,
     input.stddev = rows->stddev;
   }
   model.about.preparation = {Resized::others,
-                             (std::min(input.height, input.width) * 256 + 112) / 224};
+                             usual_short_side(std::min(input.height, input.width))};
   apply_notes(file.notes, model);
   return model;
 }

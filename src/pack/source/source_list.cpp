@@ -9,6 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -17,12 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view blanks = " \t";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(blanks);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(blanks) - first + 1);
-}
 
 /// A path may have any other byte, in any encoding.
 bool is_text(std::string_view some) {
@@ -61,7 +56,7 @@ void index_list(const fs::path& list, const fs::path& root, Split split, IndexWr
     if (++number == 1 && text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // of UTF-8
     if (text.ends_with('\r')) text.pop_back();
     require(is_text(text), fmt::format("{}, line {}: {}", list.string(), number, not_text));
-    const std::string_view line = trimmed(text);
+    const std::string_view line = trimmed(text, blanks);
     if (line.empty() || line.starts_with('#')) continue;
     // If the line has a tab, the path and the label may contain spaces.
     const bool tab = line.find('\t') != line.npos;
@@ -71,7 +66,8 @@ void index_list(const fs::path& list, const fs::path& root, Split split, IndexWr
                                    list.string(), number, line.substr(0, 200), why));
     };
     if (at == line.npos) refuse("");
-    const std::string_view path = trimmed(line.substr(0, at)), label = trimmed(line.substr(at));
+    const std::string_view path = trimmed(line.substr(0, at), blanks),
+                           label = trimmed(line.substr(at), blanks);
     if (named_as_image(label) && !named_as_image(path)) refuse("; the label comes last");
     index.add(split, path, label, number);
     ++images;

@@ -4,15 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
 
 std::vector<std::string_view> split(std::string_view text, char by) {
   std::vector<std::string_view> parts;

@@ -3,20 +3,11 @@
 #include <algorithm>
 
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/study/plan/study_plan.hpp"
 
 namespace lockstep::study {
 namespace {
-
-/// For a shell, in single quotes where it needs them.
-std::string quoted(const std::string& text) {
-  const std::string plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
-  std::string safe = "'";
-  for (const char c : text) safe += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return safe + "'";
-}
 
 std::size_t nodes_of(const PlanSpec& spec, std::size_t ranks) {
   return (ranks + spec.ranks_per_node - 1) / spec.ranks_per_node;
@@ -40,8 +31,8 @@ std::string parts_of(const PlanSpec& spec, const std::string& script) {
 }  // namespace
 
 std::string batch_script(const std::filesystem::path& folder, const PlanSpec& spec) {
-  const std::string place = quoted(folder.string());
-  const std::string script = quoted((folder / "study.sbatch").string());
+  const std::string place = shell_word(folder.string());
+  const std::string script = shell_word((folder / "study.sbatch").string());
   std::string text = fmt::format(
       "#!/bin/bash\n# A scaling study on {} ranks. Submit it again to continue it.\n",
       join(std::vector<unsigned long long>(spec.ranks.begin(), spec.ranks.end()), ", "));
