@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -74,84 +75,96 @@ std::string load_state(Exchange& exchange, const std::string& saved_by, const Sa
   }
 }
 
+namespace {
+
+/// What bytes depend on.
+struct Sizes {
+  std::size_t numbers = 0, world = 1;
+  std::size_t trained = 2;  ///< vectors that steps change: weights, momentum, and so on
+  bool second_moments = false, outer = false;
+  std::size_t late = 0;  ///< gossip's
+  std::size_t floats() const { return numbers * sizeof(float); }
+};
+
+template <class Kind>
+std::unique_ptr<Exchange> make(ExchangeSpec spec, const ExchangeParts& parts) {
+  return std::make_unique<Kind>(std::move(spec), parts);
+}
+std::unique_ptr<Exchange> make_exact(ExchangeSpec spec, const ExchangeParts& parts) {
+  return std::make_unique<ExactExchange>(std::move(spec), parts.communicator,
+                                         parts.backend.device().compute(),
+                                         parts.parameters.device_pointer(backend::Part::gradients));
+}
+
+/// All that is said of a kind in one place.
+struct Kind {
+  ExchangeKind kind;
+  std::unique_ptr<Exchange> (*make)(ExchangeSpec spec, const ExchangeParts& parts);
+  std::size_t (*bytes)(const Sizes& of);
+  SavedBytes (*saved)(const Sizes& of);
+  double wire_share;               ///< 0: the bytes that travel are no share of the gradients'
+  const char* no_share = nullptr;  ///< why
+};
+constexpr auto no_bytes = [](const Sizes&) { return std::size_t{0}; };
+constexpr auto bytes_of_halves = [](const Sizes& of) { return half_bytes(of.numbers); };
+constexpr auto none_saved = [](const Sizes&) { return SavedBytes{}; };
+constexpr Kind kinds[] = {
+    {ExchangeKind::exact, make_exact, no_bytes, none_saved, 1},
+    {ExchangeKind::bf16, make<HalfExchange>, bytes_of_halves, none_saved, 0.5},
+    {ExchangeKind::fp16, make<HalfExchange>, bytes_of_halves, none_saved, 0.5},
+    {ExchangeKind::int8, make<Int8Exchange>,
+     [](const Sizes& of) { return int8_bytes(of.numbers, of.world); },
+     [](const Sizes& of) {
+       return SavedBytes{.each = half_bytes(of.numbers), .common = half_bytes(of.numbers)};
+     },
+     0.25 + 1.0 / static_cast<double>(backend::arithmetic::scale_block)},
+    {ExchangeKind::power_sgd, make<PowerSgdExchange>,
+     [](const Sizes& of) { return power_sgd_bytes(of.numbers); },
+     [](const Sizes& of) { return SavedBytes{.each = of.floats(), .common = of.floats()}; }, 0,
+     "what travels by PowerSGD depends on the network"},
+    {ExchangeKind::local, make<LocalExchange>,
+     [](const Sizes& of) { return local_bytes(of.numbers, of.second_moments); },
+     [](const Sizes& of) {
+       return SavedBytes{.each = of.trained * of.floats(),
+                         .common = (of.outer ? 2 : 0) * of.floats()};
+     },
+     1},
+    {ExchangeKind::gossip, make<GossipExchange>,
+     [](const Sizes& of) { return gossip_bytes(of.numbers, of.second_moments, of.late); },
+     [](const Sizes& of) { return SavedBytes{.each = (of.trained + of.late) * of.floats()}; }, 0,
+     "gossip sums nothing: all weights travel, once in each step"}};
+
+const Kind& facts_of(ExchangeKind kind) {
+  const auto* found = std::ranges::find(kinds, kind, &Kind::kind);
+  check(found != std::end(kinds), "an exchange without a row in the table of kinds");
+  return *found;
+}
+
+}  // namespace
+
 std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& parts) {
-  switch (spec.kind) {
-    case ExchangeKind::exact:
-      return std::make_unique<ExactExchange>(
-          std::move(spec), parts.communicator, parts.backend.device().compute(),
-          parts.parameters.device_pointer(backend::Part::gradients));
-    case ExchangeKind::bf16:
-    case ExchangeKind::fp16:
-      return std::make_unique<HalfExchange>(std::move(spec), parts);
-    case ExchangeKind::int8:
-      return std::make_unique<Int8Exchange>(std::move(spec), parts);
-    case ExchangeKind::power_sgd:
-      return std::make_unique<PowerSgdExchange>(std::move(spec), parts);
-    case ExchangeKind::local:
-      return std::make_unique<LocalExchange>(spec, parts);
-    case ExchangeKind::gossip:
-      return std::make_unique<GossipExchange>(spec, parts);
-  }
-  throw Error("this exchange does not exist");
+  const Kind& kind = facts_of(spec.kind);
+  return kind.make(std::move(spec), parts);
 }
 
 std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
                            bool second_moments, const GossipSpec& gossip) {
-  switch (kind) {
-    case ExchangeKind::exact:
-      return 0;
-    case ExchangeKind::bf16:
-    case ExchangeKind::fp16:
-      return half_bytes(numbers);
-    case ExchangeKind::int8:
-      return int8_bytes(numbers, world);
-    case ExchangeKind::power_sgd:
-      return power_sgd_bytes(numbers);
-    case ExchangeKind::local:
-      return local_bytes(numbers, second_moments);
-    case ExchangeKind::gossip:
-      return gossip_bytes(numbers, second_moments, gossip.late);
-  }
-  throw Error("this exchange does not exist");
+  return facts_of(kind).bytes(
+      {.numbers = numbers, .world = world, .second_moments = second_moments, .late = gossip.late});
 }
 
 SavedBytes saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
                        const LocalSpec& local, const GossipSpec& gossip) {
-  const std::size_t trained = 2 + (average ? 1U : 0) + (second_moments ? 1U : 0);
-  const std::size_t floats = numbers * sizeof(float);
-  switch (kind) {
-    case ExchangeKind::exact:
-    case ExchangeKind::bf16:
-    case ExchangeKind::fp16:
-      return {};
-    case ExchangeKind::int8:
-      return {.each = half_bytes(numbers), .common = half_bytes(numbers)};
-    case ExchangeKind::power_sgd:
-      return {.each = floats, .common = floats};
-    case ExchangeKind::local:
-      return {.each = trained * floats, .common = (local.outer_momentum > 0 ? 2 : 0) * floats};
-    case ExchangeKind::gossip:
-      return {.each = (trained + gossip.late) * floats};
-  }
-  throw Error("this exchange does not exist");
+  return facts_of(kind).saved({.numbers = numbers,
+                               .trained = 2 + (average ? 1U : 0) + (second_moments ? 1U : 0),
+                               .outer = local.outer_momentum > 0,
+                               .late = gossip.late});
 }
 
 double wire_share(ExchangeKind kind) {
-  switch (kind) {
-    case ExchangeKind::exact:
-    case ExchangeKind::local:
-      return 1;
-    case ExchangeKind::bf16:
-    case ExchangeKind::fp16:
-      return 0.5;
-    case ExchangeKind::int8:
-      return 0.25 + 1.0 / static_cast<double>(backend::arithmetic::scale_block);
-    case ExchangeKind::power_sgd:
-      throw Error("what travels by PowerSGD depends on the network");
-    case ExchangeKind::gossip:
-      throw Error("gossip sums nothing: all weights travel, once in each step");
-  }
-  throw Error("this exchange does not exist");
+  const Kind& facts = facts_of(kind);
+  if (facts.no_share != nullptr) throw Error(facts.no_share);
+  return facts.wire_share;
 }
 
 }  // namespace lockstep::reduce

@@ -16,9 +16,6 @@ using backend::Vector;
 using backend::arithmetic::scale_block;
 using comm::ElementType;
 
-/// Buckets between the two hops of a bucket.
-constexpr std::size_t lag = 2;
-
 /// Numbers of each of `world` equal chunks that hold `count`: whole blocks of a scale.
 std::size_t chunk_size(std::size_t count, std::size_t world) {
   const std::size_t each = scales_of(count);
@@ -70,11 +67,6 @@ std::string Int8Exchange::note() const {
       scale_block);
 }
 
-void Int8Exchange::begin() {
-  BucketExchange::begin();
-  added_ = 0;
-}
-
 /// Numbers of this rank's chunk.
 std::size_t Int8Exchange::owned(const Part& part) const {
   return std::min(part.chunk, part.numbers - std::min(rank() * part.chunk, part.numbers));
@@ -89,15 +81,13 @@ void Int8Exchange::round(const Vector& values, const Vector& rounded, const Vect
   vectors_.cast(values, error);
 }
 
-void Int8Exchange::start(std::size_t bucket) {
-  Part& part = parts_of_buckets_[bucket];
+void Int8Exchange::send(std::size_t bucket) {
+  const Part& part = parts_of_buckets_[bucket];
   round(gradients(bucket, 0, part.numbers), of(part.sent, 0, part.numbers),
         halves(part.error, part.numbers));
   network().wait(*compute().record());  // what is sent precedes its sending
   trade(part, fmt::format("bucket {}", bucket));
   sum_statistics(bucket);
-  part.arrived = network().record();
-  for (; added_ + lag <= bucket; ++added_) add_up(added_);
 }
 
 /// The first hop: chunk r goes to rank r.
@@ -123,11 +113,10 @@ void Int8Exchange::trade(const Part& part, const std::string& name) {
 }
 
 /// The second hop: this rank's chunk of the sum goes to all.
-void Int8Exchange::add_up(std::size_t bucket) {
-  Part& part = parts_of_buckets_[bucket];
+void Int8Exchange::send_again(std::size_t bucket) {
+  const Part& part = parts_of_buckets_[bucket];
   const std::size_t count = owned(part), first = rank() * part.chunk;
   const Vector sum = gradients(bucket, std::min(first, part.numbers), count);
-  compute().wait(*part.arrived);  // the parts precede their sum
   for (std::size_t r = 0; r < world() && count > 0; ++r) {
     const Vector given = of(r == rank() ? part.sent : part.came, r * part.chunk, count);
     r == 0 ? vectors_.cast(given, sum) : vectors_.add(1, given, sum);
@@ -138,14 +127,10 @@ void Int8Exchange::add_up(std::size_t bucket) {
   const std::string name = fmt::format("bucket {}, sums", bucket);
   communicator_.all_gather(all.elements(), name, network());
   communicator_.all_gather(comm::elements(all.scales, scales_of(all.count)), name, network());
-  part.done = network().record();
 }
 
-void Int8Exchange::finish(std::size_t bucket) {
-  const std::size_t next = std::min(bucket + lag, parts_of_buckets_.size());
-  for (; added_ < next; ++added_) add_up(added_);
+void Int8Exchange::take(std::size_t bucket) {
   const Part& part = parts_of_buckets_[bucket];
-  compute().wait(*part.done);  // the bucket's sum precedes its update
   if (part.numbers == 0) return;
   vectors_.cast(of(part.sent, 0, part.numbers), gradients(bucket, 0, part.numbers));
 }

@@ -13,10 +13,45 @@ namespace lockstep::reduce {
 using backend::Part;
 using backend::Vector;
 
+namespace {
+
+/// Buckets between the two hops of a bucket.
+constexpr std::size_t hops_apart = 2;
+
+}  // namespace
+
 NarrowExchange::NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts)
     : BucketExchange(std::move(spec), parts.communicator),
       parts_(parts),
-      vectors_(parts.backend.vectors()) {}
+      vectors_(parts.backend.vectors()),
+      arrived_(buckets().size()),
+      done_(buckets().size()) {}
+
+void NarrowExchange::begin() {
+  BucketExchange::begin();
+  sent_again_ = 0;
+}
+
+void NarrowExchange::start(std::size_t bucket) {
+  send(bucket);
+  const bool two = has_second_hop();
+  (two ? arrived_ : done_)[bucket] = network().record();
+  if (two) send_again_below(bucket + 1 - std::min(bucket + 1, hops_apart));
+}
+
+void NarrowExchange::finish(std::size_t bucket) {
+  if (has_second_hop()) send_again_below(std::min(bucket + hops_apart, buckets().size()));
+  compute().wait(*done_[bucket]);  // the bucket's sum precedes its update
+  take(bucket);
+}
+
+void NarrowExchange::send_again_below(std::size_t bucket) {
+  for (; sent_again_ < bucket; ++sent_again_) {
+    compute().wait(*arrived_[sent_again_]);  // what came precedes its use
+    send_again(sent_again_);
+    done_[sent_again_] = network().record();
+  }
+}
 
 std::size_t NarrowExchange::learned(std::size_t bucket) const {
   const Bucket& of = buckets()[bucket];
@@ -48,8 +83,7 @@ HalfExchange::HalfExchange(ExchangeSpec spec, const ExchangeParts& parts)
       type_(spec.kind == ExchangeKind::bf16 ? comm::ElementType::bf16 : comm::ElementType::f16),
       factor_(spec.kind == ExchangeKind::fp16 && !spec.loss_scale ? fp16_factor : 1),
       sums_(vectors_.allocate(half_bytes(parts.parameters.layout().learned_size),
-                              "gradients of 16 bits")),
-      done_(buckets().size()) {}
+                              "gradients of 16 bits")) {}
 
 std::string HalfExchange::note() const {
   return fmt::format("gradients travel as {}, and running statistics as fp32", name());
@@ -59,7 +93,7 @@ Vector HalfExchange::narrow(std::size_t bucket) const {
   return {sums_.get() + half_bytes(buckets()[bucket].offset), learned(bucket), type_, nullptr};
 }
 
-void HalfExchange::start(std::size_t bucket) {
+void HalfExchange::send(std::size_t bucket) {
   const Vector wide = gradients(bucket, 0, learned(bucket));
   if (world() > 1 && wide.count > 0) {
     if (factor_ != 1) vectors_.scale(factor_, wide);
@@ -69,11 +103,9 @@ void HalfExchange::start(std::size_t bucket) {
   communicator_.all_reduce(narrow(bucket).elements(), comm::Reduction::sum,
                            fmt::format("bucket {}", bucket), network());
   sum_statistics(bucket);
-  done_[bucket] = network().record();
 }
 
-void HalfExchange::finish(std::size_t bucket) {
-  compute().wait(*done_[bucket]);  // the bucket's sum precedes its update
+void HalfExchange::take(std::size_t bucket) {
   const Vector wide = gradients(bucket, 0, learned(bucket));
   if (world() == 1 || wide.count == 0) return;
   vectors_.cast(narrow(bucket), wide);

@@ -29,10 +29,22 @@ namespace lockstep::reduce {
 
 constexpr std::size_t half_bytes(std::size_t numbers) { return 2 * numbers; }
 
-/// Sums of what has fewer bytes than gradients; running statistics in fp32.
+/// Sums of what has fewer bytes than gradients; running statistics in fp32. In one hop, or in two,
+/// the second of which follows arithmetic on what the first one brought.
 class NarrowExchange : public BucketExchange {
+ public:
+  void begin() override;
+
  protected:
   NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts);
+  /// The bucket's gradients are in the compute stream: puts the first hop into the network stream.
+  virtual void send(std::size_t bucket) = 0;
+  /// Whether there is a second hop in this step, and what it is. Later work on the compute stream
+  /// sees what the first one brought.
+  virtual bool has_second_hop() const { return false; }
+  virtual void send_again(std::size_t) {}
+  /// Later work on the compute stream sees what all hops brought: makes gradients of it.
+  virtual void take(std::size_t bucket) = 0;
 
   std::size_t rank() const { return static_cast<std::size_t>(communicator_.rank()); }
   std::size_t world() const { return static_cast<std::size_t>(communicator_.world()); }
@@ -45,6 +57,14 @@ class NarrowExchange : public BucketExchange {
 
   const ExchangeParts parts_;
   backend::Vectors& vectors_;
+
+ private:
+  void start(std::size_t bucket) final;
+  void finish(std::size_t bucket) final;
+  void send_again_below(std::size_t bucket);
+
+  std::vector<std::unique_ptr<device::Event>> arrived_, done_;  ///< of the first hop, of all
+  std::size_t sent_again_ = 0;  ///< buckets whose second hop has started in this step
 };
 
 /// bf16 or fp16. The owner of a number adds in float and rounds once (NCCL: as it likes). fp16
@@ -56,14 +76,13 @@ class HalfExchange final : public NarrowExchange {
   std::string note() const override;
 
  private:
-  void start(std::size_t bucket) override;
-  void finish(std::size_t bucket) override;
+  void send(std::size_t bucket) override;
+  void take(std::size_t bucket) override;
   backend::Vector narrow(std::size_t bucket) const;
 
   const comm::ElementType type_;
   const float factor_;
   backend::DeviceMemory sums_;  ///< as the arena is laid out
-  std::vector<std::unique_ptr<device::Event>> done_;
 };
 
 /// int8 with one scale for each 256 numbers (backend::Vector). What rounding leaves out of a rank's
@@ -74,7 +93,6 @@ class Int8Exchange final : public NarrowExchange {
  public:
   Int8Exchange(ExchangeSpec spec, const ExchangeParts& parts);
   std::string note() const override;
-  void begin() override;
   StateOutline outline() const override;
   void save(comm::Control& control, const TakeBytes& take) const override;
   std::string load(const SavedState& state) override;
@@ -89,15 +107,15 @@ class Int8Exchange final : public NarrowExchange {
     Ints sent{};                                 ///< then the sum
     Ints came{};                                 ///< others' parts of this rank's chunk, by rank
     backend::DeviceMemory error{}, sum_error{};  ///< bf16: of all numbers, of this rank's chunk
-    std::unique_ptr<device::Event> arrived{}, done{};
   };
-  void start(std::size_t bucket) override;
-  void finish(std::size_t bucket) override;
+  void send(std::size_t bucket) override;
+  bool has_second_hop() const override { return true; }
+  void send_again(std::size_t bucket) override;
+  void take(std::size_t bucket) override;
   Ints allocate(std::size_t count, const std::string& what);
   /// `first` begins a block of a scale.
   static backend::Vector of(const Ints& ints, std::size_t first, std::size_t count);
   void trade(const Part& part, const std::string& name);
-  void add_up(std::size_t bucket);
   void round(const backend::Vector& values, const backend::Vector& rounded,
              const backend::Vector& error);
   std::size_t owned(const Part& part) const;
@@ -108,7 +126,6 @@ class Int8Exchange final : public NarrowExchange {
   void gather_sum_errors() const;
 
   std::vector<Part> parts_of_buckets_;
-  std::size_t added_ = 0;  ///< buckets whose second hop has started in this step
 };
 
 /// Bytes of such an exchange between `world` ranks.

@@ -17,8 +17,6 @@ using backend::Vector;
 
 namespace {
 
-/// Buckets between the two hops of a bucket.
-constexpr std::size_t hops_apart = 2;
 constexpr const char* columns_key = "columns";
 
 float* floats_of(const backend::DeviceMemory& memory, std::size_t place) {
@@ -120,11 +118,6 @@ Vector PowerSgdExchange::whole(std::size_t offset, std::size_t size) const {
   return backend::vector(parts_.parameters.device_pointer(backend::Part::gradients) + offset, size);
 }
 
-void PowerSgdExchange::begin() {
-  BucketExchange::begin();
-  sent_columns_ = 0;
-}
-
 void PowerSgdExchange::sum(const backend::DeviceMemory& memory, std::size_t count,
                            const std::string& name) {
   network().wait(*compute().record());  // what is sent precedes its sum
@@ -133,16 +126,14 @@ void PowerSgdExchange::sum(const backend::DeviceMemory& memory, std::size_t coun
 }
 
 /// The first hop: P, and what is summed exactly.
-void PowerSgdExchange::start(std::size_t number) {
-  Part& part = parts_of_buckets_[number];
+void PowerSgdExchange::send(std::size_t number) {
+  const Part& part = parts_of_buckets_[number];
   const std::string name = fmt::format("bucket {}", number);
   if (is_exact()) {
     const Bucket& bucket = buckets()[number];
     network().wait(*compute().record());  // the bucket's last gradient precedes its sum
-    communicator_.all_reduce(whole(bucket.offset, bucket.size).elements(), comm::Reduction::sum,
-                             name, network());
-    part.done = network().record();
-    return;
+    return communicator_.all_reduce(whole(bucket.offset, bucket.size).elements(),
+                                    comm::Reduction::sum, name, network());
   }
   for (const Product& product : part.products) {
     const nn::MatrixForm& form = product.error.form;
@@ -155,14 +146,11 @@ void PowerSgdExchange::start(std::size_t number) {
     vectors_.cast(whole(plain.offset, plain.size),
                   backend::vector(floats_of(part.sent, plain.place), plain.size));
   sum(part.sent, part.sent_floats, name);
-  part.arrived = network().record();
-  for (; sent_columns_ + hops_apart <= number; ++sent_columns_) send_columns(sent_columns_);
 }
 
 /// The second hop: Q. What the product with this rank's own Q leaves out is the next error.
-void PowerSgdExchange::send_columns(std::size_t number) {
-  Part& part = parts_of_buckets_[number];
-  compute().wait(*part.arrived);  // the sum of P precedes its use
+void PowerSgdExchange::send_again(std::size_t number) {
+  const Part& part = parts_of_buckets_[number];
   for (const Product& product : part.products) {
     const nn::MatrixForm& form = product.error.form;
     const Thin rows = thin(part.sent, product.rows, form.rows);
@@ -172,14 +160,10 @@ void PowerSgdExchange::send_columns(std::size_t number) {
     vectors_.add_product(1, -1, rows, columns, product.error);
   }
   sum(part.columns, part.columns_floats, fmt::format("bucket {}, columns", number));
-  part.done = network().record();
 }
 
-void PowerSgdExchange::finish(std::size_t number) {
+void PowerSgdExchange::take(std::size_t number) {
   const Part& part = parts_of_buckets_[number];
-  const std::size_t next = std::min(number + hops_apart, parts_of_buckets_.size());
-  for (; !is_exact() && sent_columns_ < next; ++sent_columns_) send_columns(sent_columns_);
-  compute().wait(*part.done);  // the bucket's sum precedes its update
   if (is_exact()) return;
   float* gradients = parts_.parameters.device_pointer(backend::Part::gradients);
   for (const Product& product : part.products) {

@@ -2,8 +2,6 @@
 
 // Why the errors are whole floats, and each rank's own. What is sent depends only on the sum of the
 // errors, but its bits depend on each, and a resume has the same bits.
-//
-// Why the second hop starts two buckets later: as for int8 (narrow.hpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +25,6 @@ class PowerSgdExchange final : public NarrowExchange {
   PowerSgdExchange(ExchangeSpec spec, const ExchangeParts& parts);
   std::string note() const override;
   bool repeats() const override { return how_.from_step == 0; }
-  void begin() override;
   void after_update() override { ++steps_; }
   StateOutline outline() const override;
   void save(comm::Control& control, const TakeBytes& take) const override;
@@ -50,13 +47,13 @@ class PowerSgdExchange final : public NarrowExchange {
     std::size_t sent_floats = 0, columns_floats = 0;
     backend::DeviceMemory sent{};     ///< P of all products, then the plain slices
     backend::DeviceMemory columns{};  ///< Q of all products, kept from step to step
-    std::unique_ptr<device::Event> arrived{}, done{};
   };
-  void start(std::size_t bucket) override;
-  void finish(std::size_t bucket) override;
+  void send(std::size_t bucket) override;
+  bool has_second_hop() const override { return !is_exact(); }
+  void send_again(std::size_t bucket) override;
+  void take(std::size_t bucket) override;
   void add_slice(Part& part, const nn::Slice& slice);
   void fill_columns(const Part& part);
-  void send_columns(std::size_t bucket);
   void sum(const backend::DeviceMemory& memory, std::size_t count, const std::string& name);
   bool is_exact() const { return steps_ < how_.from_step; }  ///< the step that is next, or runs
   bool has_state() const { return steps_ > how_.from_step; }
@@ -75,7 +72,6 @@ class PowerSgdExchange final : public NarrowExchange {
   const PowerSgdSpec how_;
   backend::DeviceMemory error_;  ///< as the arena is laid out
   std::vector<Part> parts_of_buckets_;
-  std::size_t sent_columns_ = 0;  ///< buckets whose second hop has started in this step
   std::uint64_t steps_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
+#include "lockstep/optim/loss_scale.hpp"
 #include "train/loop/divergence.hpp"
 #include "train/loop/step_laps.hpp"
 
@@ -57,7 +58,7 @@ bool updates_at_once(const TrainerSpec& spec) {
 backend::LossScale first_loss_scale(int replicas) {
   backend::LossScale scale;
   const auto power = static_cast<float>(std::bit_floor(static_cast<unsigned>(replicas)));
-  scale.scale = std::min(scale.scale * power, backend::arithmetic::largest_scale);
+  scale.scale = std::min(scale.scale * power, optim::largest_scale);
   return scale;
 }
 

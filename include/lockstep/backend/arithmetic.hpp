@@ -7,12 +7,12 @@
 #include <cstdint>
 
 #include "lockstep/base/half.hpp"
-#include "lockstep/optim/lars.hpp"
 
-/// The element-wise arithmetic of a training step. Everything is constexpr and so callable in host
-/// and device code alike (nvcc: --expt-relaxed-constexpr): what the tests show about a formula here
-/// holds for the GPU's kernels too. The CPU's vector kernels (cpu/kernels.inc) implement batch norm
-/// and the update a second time, for many values at a time.
+/// The element-wise arithmetic of a training step, but for the update's, which is in optim.
+/// Everything is constexpr and so callable in host and device code alike (nvcc:
+/// --expt-relaxed-constexpr): what the tests show about a formula here holds for the GPU's kernels
+/// too. The CPU's vector kernels (cpu/kernels.inc) implement batch norm and the update a second
+/// time, for many values at a time.
 namespace lockstep::backend::arithmetic {
 
 /// Of a vector that Gram-Schmidt's method has made shorter than this share of what it was, little
@@ -128,136 +128,9 @@ constexpr bool outranks(std::int32_t k, float logit_k, std::int32_t label, float
   return k != label && !label_wins;
 }
 
-// ---- the update ---------------------------------------------------------------------------------
-
-struct SgdRule {
-  float lr = 0, momentum = 0, weight_decay = 0;
-  bool nesterov = false;
-  float outer = 1;  ///< LARS: multiplies the velocity in the weight's step
-};
-/// Sutskever et al. 2013 in PyTorch's form: v = momentum * v + (g + decay * w); w -= lr * v, or,
-/// with Nesterov, w -= lr * (g + decay * w + momentum * v).
-constexpr void sgd(const SgdRule& rule, float gradient, float& weight, float& velocity) {
-  const float g = gradient + rule.weight_decay * weight;
-  velocity = rule.momentum * velocity + g;
-  weight -= rule.lr * (rule.nesterov ? g + rule.momentum * velocity : velocity);
-}
-
-/// LARS's trust ratio of a slice (optim/lars.hpp).
-constexpr float trust_ratio(float coefficient, float epsilon, float weight_decay,
-                            double weight_norm, double gradient_norm) {
-  if (!(weight_norm > 0 && gradient_norm > 0)) return 1;
-  return static_cast<float>(static_cast<double>(coefficient) * weight_norm /
-                            (gradient_norm + static_cast<double>(weight_decay) * weight_norm +
-                             static_cast<double>(epsilon)));
-}
-/// The factors of a slice's step, in the velocity (SgdRule::lr) and outside (SgdRule::outer), for
-/// each form of optim::LarsMomentum. trust: 1 for a slice that is not adaptive.
-struct LarsFactors {
-  float lr = 0, outer = 1;
-};
-constexpr LarsFactors lars_factors(optim::LarsMomentum form, bool adaptive, float lr, float trust) {
-  if (form == optim::LarsMomentum::outside) return {1, adaptive ? lr * trust : lr};
-  if (!adaptive) return {lr, 1};
-  return form == optim::LarsMomentum::inside ? LarsFactors{lr * trust, 1} : LarsFactors{trust, lr};
-}
-/// v = momentum * v + lr * (g + decay * w); w -= outer * v, or, with Nesterov,
-/// w -= outer * (momentum * v + lr * (g + decay * w)).
-constexpr void lars(const SgdRule& rule, float gradient, float& weight, float& velocity) {
-  const float step = rule.lr * (gradient + rule.weight_decay * weight);
-  velocity = rule.momentum * velocity + step;
-  weight -= rule.outer * (rule.nesterov ? rule.momentum * velocity + step : velocity);
-}
-
-/// One slice's first part of a LAMB step (optim/lamb.hpp).
-struct LambRule {
-  float beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  float scale1 = 1, scale2 = 1;  ///< 1 / (1 - beta^t): lamb_scale()
-};
-constexpr float lamb_scale(float beta, std::uint64_t t) {
-  return static_cast<float>(1 / (1 - std::pow(static_cast<double>(beta), static_cast<double>(t))));
-}
-/// Updates the moments and returns u, of which lr * trust is the weight's step.
-constexpr float lamb(const LambRule& rule, float gradient, float weight, float& first,
-                     float& second) {
-  first = rule.beta1 * first + (1 - rule.beta1) * gradient;
-  second = rule.beta2 * second + (1 - rule.beta2) * (gradient * gradient);
-  const float size = std::sqrt(second * rule.scale2) + rule.epsilon;
-  return first * rule.scale1 / size + rule.weight_decay * weight;
-}
-/// LAMB's trust ratio of a slice.
-constexpr float lamb_trust(double weight_norm, double step_norm) {
-  if (!(weight_norm > 0 && step_norm > 0)) return 1;
-  return static_cast<float>(weight_norm / step_norm);
-}
-
-/// A filter's step by Muon (optim/muon.hpp): updates the velocity and returns the direction.
-constexpr float muon_direction(float momentum, bool nesterov, float gradient, float& velocity) {
-  velocity = momentum * velocity + gradient;
-  return nesterov ? gradient + momentum * velocity : velocity;
-}
-/// By which the direction is multiplied before the first iteration.
-constexpr float muon_begin(double direction_norm) {
-  return static_cast<float>(1 / (direction_norm + 1e-7));
-}
-/// By which the weights are multiplied.
-constexpr float muon_keep(std::size_t outputs, double weight_norm) {
-  return weight_norm > 0 ? static_cast<float>(std::sqrt(static_cast<double>(outputs)) / weight_norm)
-                         : 1;
-}
-/// The polynomial of an iteration.
-struct Quintic {
-  float a = 3.4445f, b = -4.7750f, c = 2.0315f;
-};
-/// Iterations are done on x x' alone, some at a time, and their product then multiplies x. More of
-/// them together would lose the smaller singular values, which each one enlarges up to 3.4 times.
-constexpr int muon_at_once(int iterations_left, bool first) {
-  return std::min(iterations_left, first ? 2 : 3);
-}
-
-/// The factor that brings gradients of this norm down to `limit`; 1 if they are not above it
-/// (Pascanu et al. 2013; PyTorch's clip_grad_norm_ and its 1e-6). A norm that is not a number gives
-/// 1: the gradients then are not either, and stay so.
-constexpr float clip_factor(double norm, float limit) {
-  const double factor = static_cast<double>(limit) / (norm + 1e-6);
-  return factor < 1 ? static_cast<float>(factor) : 1;
-}
-
-/// (1 - share) * average + share * weight, in the form that leaves equal values equal.
-constexpr float averaged(float average, float weight, float share) {
-  return average + share * (weight - average);
-}
-
-/// kept: (1 - momentum)^micro-batches; fresh: the (reduced) statistics of the step.
+/// The step's end. kept: (1 - momentum)^micro-batches; fresh: the (reduced) statistics of the step.
 constexpr float running_statistic(float kept, float running, float fresh) {
   return kept * running + fresh;
-}
-
-/// fp16's gradients are multiplied by `scale`, so that small ones do not vanish, and divided by it
-/// in the update. A step whose gradients overflow is skipped and halves the scale; after
-/// growth_steps good steps the scale doubles (Micikevicius et al. 2018; PyTorch's numbers).
-struct LossScale {
-  float scale = 65536;
-  std::uint32_t good_steps = 0;        ///< since the scale last changed
-  std::uint32_t skipped_in_a_row = 0;  ///< steps skipped since the last good one
-  std::uint64_t skipped = 0;           ///< since training began
-  constexpr bool operator==(const LossScale&) const = default;
-};
-constexpr std::uint32_t growth_steps = 2000;
-constexpr float largest_scale = 16777216;  // 2^24: gradients are already divided by the batch
-constexpr LossScale after_step(LossScale s, bool overflow) {
-  if (overflow) {
-    s.scale = s.scale > 2 ? s.scale / 2 : 1;
-    s.good_steps = 0;
-    ++s.skipped_in_a_row;
-    ++s.skipped;
-    return s;
-  }
-  s.skipped_in_a_row = 0;
-  if (++s.good_steps < growth_steps) return s;
-  s.good_steps = 0;
-  if (s.scale < largest_scale) s.scale *= 2;
-  return s;
 }
 
 /// True for an infinity and for NaN.

@@ -6,8 +6,8 @@
 #include <optional>
 #include <span>
 
-#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/nn/arena.hpp"
+#include "lockstep/optim/loss_scale.hpp"
 #include "lockstep/optim/rule.hpp"
 
 namespace lockstep::backend {
@@ -17,7 +17,7 @@ enum class Part { weights, gradients, momentum, average, second_moments };
 /// What parameters have memory for: all that a training needs, or the weights alone.
 enum class Keeps { training, weights };
 
-using arithmetic::LossScale;
+using optim::LossScale;
 
 /// The state of a network on one device: flat buffers with one layout. Running statistics are at
 /// the end: weights hold the running values, gradients this step's share of the batch statistics,

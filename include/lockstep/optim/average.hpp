@@ -27,4 +27,9 @@ constexpr float average_share(const AverageSpec& spec, std::uint64_t steps_done)
   return static_cast<float>(1 - std::min(spec.decay, (1 + steps) / (10 + steps)));
 }
 
+/// (1 - share) * average + share * weight, in the form that leaves equal values equal.
+constexpr float averaged(float average, float weight, float share) {
+  return average + share * (weight - average);
+}
+
 }  // namespace lockstep::optim

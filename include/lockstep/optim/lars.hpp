@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/optim/sgd.hpp"
 
 namespace lockstep::optim {
 
@@ -26,6 +27,32 @@ struct Lars {
   float epsilon = 0;
   LarsMomentum form = LarsMomentum::inside;
 };
+
+/// A slice's trust ratio.
+constexpr float trust_ratio(float coefficient, float epsilon, float weight_decay,
+                            double weight_norm, double gradient_norm) {
+  if (!(weight_norm > 0 && gradient_norm > 0)) return 1;
+  return static_cast<float>(static_cast<double>(coefficient) * weight_norm /
+                            (gradient_norm + static_cast<double>(weight_decay) * weight_norm +
+                             static_cast<double>(epsilon)));
+}
+/// The factors of a slice's step, in the velocity (SgdRule::lr) and outside (SgdRule::outer), for
+/// each form of LarsMomentum. trust: 1 for a slice that is not adaptive.
+struct LarsFactors {
+  float lr = 0, outer = 1;
+};
+constexpr LarsFactors lars_factors(LarsMomentum form, bool adaptive, float lr, float trust) {
+  if (form == LarsMomentum::outside) return {1, adaptive ? lr * trust : lr};
+  if (!adaptive) return {lr, 1};
+  return form == LarsMomentum::inside ? LarsFactors{lr * trust, 1} : LarsFactors{trust, lr};
+}
+/// v = momentum * v + lr * (g + decay * w); w -= outer * v, or, with Nesterov,
+/// w -= outer * (momentum * v + lr * (g + decay * w)).
+constexpr void lars(const SgdRule& rule, float gradient, float& weight, float& velocity) {
+  const float step = rule.lr * (gradient + rule.weight_decay * weight);
+  velocity = rule.momentum * velocity + step;
+  weight -= rule.outer * (rule.nesterov ? rule.momentum * velocity + step : velocity);
+}
 
 }  // namespace lockstep::optim
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 namespace lockstep::optim {
@@ -32,5 +33,29 @@ constexpr std::size_t muon_room(std::size_t rows, std::size_t columns) {
 }
 /// Filters are updated together as long as they need no more floats than this.
 constexpr std::size_t muon_together = std::size_t{1} << 24;
+
+/// A filter's step: updates the velocity and returns the direction.
+constexpr float muon_direction(float momentum, bool nesterov, float gradient, float& velocity) {
+  velocity = momentum * velocity + gradient;
+  return nesterov ? gradient + momentum * velocity : velocity;
+}
+/// By which the direction is multiplied before the first iteration.
+constexpr float muon_begin(double direction_norm) {
+  return static_cast<float>(1 / (direction_norm + 1e-7));
+}
+/// By which the weights are multiplied.
+constexpr float muon_keep(std::size_t outputs, double weight_norm) {
+  return weight_norm > 0 ? static_cast<float>(std::sqrt(static_cast<double>(outputs)) / weight_norm)
+                         : 1;
+}
+/// The polynomial of an iteration.
+struct Quintic {
+  float a = 3.4445f, b = -4.7750f, c = 2.0315f;
+};
+/// Iterations are done on x x' alone, some at a time, and their product then multiplies x. More of
+/// them together would lose the smaller singular values, which each one enlarges up to 3.4 times.
+constexpr int muon_at_once(int iterations_left, bool first) {
+  return std::min(iterations_left, first ? 2 : 3);
+}
 
 }  // namespace lockstep::optim

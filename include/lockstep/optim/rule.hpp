@@ -12,8 +12,8 @@
 
 namespace lockstep::optim {
 
-/// The rules that backends know. Each is plain data in a separate header; what it means for one
-/// weight is in backend/arithmetic.hpp.
+/// The rules that backends know. Each is plain data in a separate header, with what it means for
+/// one weight.
 using Formula = std::variant<Sgd, Lars, Lamb, Muon>;
 enum class Rule { sgd, lars, lamb, muon };
 

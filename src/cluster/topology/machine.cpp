@@ -98,11 +98,12 @@ void require_this_system(hwloc_topology_t topology) {
                   to_string(described), to_string(here), misleading_variables()));
 }
 
+/// Processors pad their names with blanks.
 std::string model_of(hwloc_topology_t topology) {
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
   for (hwloc_obj_t object : {package, hwloc_get_root_obj(topology)})
     for (const char* name : {"CPUModel", "CPUType", "PlatformName"})
-      if (const char* model = info_of(object, name)) return std::string(trimmed(model));  // padded with blanks
+      if (const char* model = info_of(object, name)) return std::string(trimmed(model));
   return "unknown processor";
 }
 

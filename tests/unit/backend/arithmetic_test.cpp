@@ -5,6 +5,11 @@
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/optim/average.hpp"
+#include "lockstep/optim/clip.hpp"
+#include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/loss_scale.hpp"
+#include "lockstep/optim/sgd.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
 #include "ports/cpu/units/loss.hpp"
 
@@ -52,7 +57,7 @@ TEST_CASE("one update is the CPU's, with and without Nesterov", "[arithmetic]") 
     cpu::float_kernels().sgd({0.1f, 0.9f, 1e-4f, nesterov}, 64, gradient.data(), want_weight.data(),
                              want_velocity.data());
     for (std::size_t i = 0; i < 64; ++i) {
-      a::sgd({0.1f, 0.9f, 1e-4f, nesterov}, gradient[i], weight[i], velocity[i]);
+      optim::sgd({0.1f, 0.9f, 1e-4f, nesterov}, gradient[i], weight[i], velocity[i]);
       CHECK(weight[i] == Approx(want_weight[i]).margin(1e-6));
       CHECK(velocity[i] == Approx(want_velocity[i]).margin(1e-6));
     }
@@ -68,7 +73,7 @@ TEST_CASE("one step of the average is the CPU's and leaves equal values equal", 
   std::vector<float> want = average;
   cpu::float_kernels().average(0.1f, 64, weight.data(), want.data());
   for (std::size_t i = 0; i < 64; ++i) {
-    const float got = a::averaged(average[i], weight[i], 0.1f);
+    const float got = optim::averaged(average[i], weight[i], 0.1f);
     CHECK(got == Approx(want[i]).margin(1e-7));
     CHECK(got == Approx(0.9 * average[i] + 0.1 * weight[i]).margin(1e-7));
     if (average[i] == weight[i]) CHECK(got == average[i]);
@@ -76,12 +81,12 @@ TEST_CASE("one step of the average is the CPU's and leaves equal values equal", 
 }
 
 TEST_CASE("gradients are clipped by limit / (norm + 1e-6), and only down", "[arithmetic]") {
-  CHECK(a::clip_factor(4, 1) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
-  CHECK(a::clip_factor(1, 1) == Approx(1 / (1 + 1e-6)).epsilon(1e-7));
-  CHECK(a::clip_factor(0.9, 1) == 1);
-  CHECK(a::clip_factor(0, 1) == 1);
-  CHECK(a::clip_factor(infinite, 1) == 0);
-  CHECK(a::clip_factor(not_a_number, 1) == 1);
+  CHECK(optim::clip_factor(4, 1) == Approx(1 / (4 + 1e-6)).epsilon(1e-7));
+  CHECK(optim::clip_factor(1, 1) == Approx(1 / (1 + 1e-6)).epsilon(1e-7));
+  CHECK(optim::clip_factor(0.9, 1) == 1);
+  CHECK(optim::clip_factor(0, 1) == 1);
+  CHECK(optim::clip_factor(infinite, 1) == 0);
+  CHECK(optim::clip_factor(not_a_number, 1) == 1);
 }
 
 TEST_CASE("one LARS update is the CPU's, with and without Nesterov", "[arithmetic]") {
@@ -94,7 +99,7 @@ TEST_CASE("one LARS update is the CPU's, with and without Nesterov", "[arithmeti
     for (std::size_t i = 0; i < 64; ++i) {
       const double step = 0.1 * (gradient[i] + 1e-2 * weight[i]), v = 0.9 * velocity[i] + step;
       const double w = weight[i] - (nesterov ? 0.9 * v + step : v);
-      a::lars({0.1f, 0.9f, 1e-2f, nesterov}, gradient[i], weight[i], velocity[i]);
+      optim::lars({0.1f, 0.9f, 1e-2f, nesterov}, gradient[i], weight[i], velocity[i]);
       CHECK(weight[i] == Approx(want_weight[i]).margin(1e-6));
       CHECK(velocity[i] == Approx(want_velocity[i]).margin(1e-6));
       CHECK(weight[i] == Approx(w).margin(1e-6));
@@ -104,11 +109,11 @@ TEST_CASE("one LARS update is the CPU's, with and without Nesterov", "[arithmeti
 }
 
 TEST_CASE("the trust ratio is 1 where a norm is 0, else that of the norms", "[arithmetic]") {
-  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, 2) == Approx(0.001 * 5 / (2 + 1e-4 * 5)));
-  CHECK(a::trust_ratio(0.001f, 0.5f, 0, 5, 2) == Approx(0.001 * 5 / 2.5));
-  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 0, 2) == 1);
-  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, 0) == 1);
-  CHECK(a::trust_ratio(0.001f, 0, 1e-4f, 5, not_a_number) == 1);
+  CHECK(optim::trust_ratio(0.001f, 0, 1e-4f, 5, 2) == Approx(0.001 * 5 / (2 + 1e-4 * 5)));
+  CHECK(optim::trust_ratio(0.001f, 0.5f, 0, 5, 2) == Approx(0.001 * 5 / 2.5));
+  CHECK(optim::trust_ratio(0.001f, 0, 1e-4f, 0, 2) == 1);
+  CHECK(optim::trust_ratio(0.001f, 0, 1e-4f, 5, 0) == 1);
+  CHECK(optim::trust_ratio(0.001f, 0, 1e-4f, 5, not_a_number) == 1);
 }
 
 TEST_CASE("loss, places and gradient of a row are the CPU's", "[arithmetic]") {
@@ -232,20 +237,20 @@ TEST_CASE("running statistics of two micro-batches are those of two steps", "[ar
 
 TEST_CASE("the loss scale halves at an overflow and doubles after a row of good steps",
           "[arithmetic]") {
-  a::LossScale s;
+  optim::LossScale s;
   CHECK(s.scale == 65536);
-  s = a::after_step(s, true);
-  s = a::after_step(s, true);
-  CHECK(s == a::LossScale{16384, 0, 2, 2});
-  s = a::after_step(s, false);
-  CHECK(s == a::LossScale{16384, 1, 0, 2});
-  for (std::uint32_t i = 1; i < a::growth_steps; ++i) s = a::after_step(s, false);
-  CHECK(s == a::LossScale{32768, 0, 0, 2});
-  for (int i = 0; i < 40; ++i) s = a::after_step(s, true);
+  s = optim::after_step(s, true);
+  s = optim::after_step(s, true);
+  CHECK(s == optim::LossScale{16384, 0, 2, 2});
+  s = optim::after_step(s, false);
+  CHECK(s == optim::LossScale{16384, 1, 0, 2});
+  for (std::uint32_t i = 1; i < optim::growth_steps; ++i) s = optim::after_step(s, false);
+  CHECK(s == optim::LossScale{32768, 0, 0, 2});
+  for (int i = 0; i < 40; ++i) s = optim::after_step(s, true);
   CHECK(s.scale == 1);
-  s.scale = a::largest_scale;
-  for (std::uint32_t i = 0; i < a::growth_steps; ++i) s = a::after_step(s, false);
-  CHECK(s.scale == a::largest_scale);
+  s.scale = optim::largest_scale;
+  for (std::uint32_t i = 0; i < optim::growth_steps; ++i) s = optim::after_step(s, false);
+  CHECK(s.scale == optim::largest_scale);
 }
 
 TEST_CASE("overflow is an infinity or NaN, nothing else", "[arithmetic]") {

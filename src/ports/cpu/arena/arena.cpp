@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/optim/clip.hpp"
 
 namespace lockstep::cpu {
 
@@ -72,7 +72,7 @@ void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
        squares(parameters, backend::Part::gradients, {0, layout.learned_slices}, team))
     sum += slice;
   parameters.set_clipped_norm(std::sqrt(sum));
-  const float factor = backend::arithmetic::clip_factor(std::sqrt(sum), limit);
+  const float factor = optim::clip_factor(std::sqrt(sum), limit);
   if (factor == 1) return;
   each_part(layout.learned_size, team, [&](std::size_t first, std::size_t count) {
     float_kernels().scale(factor, count, parameters.at(backend::Part::gradients, first));

@@ -15,7 +15,7 @@
 #include <functional>
 #include <utility>
 
-#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/optim/muon.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
 
 namespace lockstep::cpu {
@@ -173,7 +173,7 @@ class Iterations {
   }
   /// a + b * s + c * s s
   void make_polynomial(std::size_t to) {
-    constexpr backend::arithmetic::Quintic quintic;
+    constexpr optim::Quintic quintic;
     each(square_, [&](const Tile& t, const WideMatrix& m) {
       const float* s = square(m, s_);
       float* out = square(m, to);
@@ -214,7 +214,7 @@ class Iterations {
 void orthogonalise(std::vector<WideMatrix>& matrices, int iterations, Team& team) {
   Iterations all(matrices, team);
   for (int done = 0; done < iterations;) {
-    const int now = backend::arithmetic::muon_at_once(iterations - done, done == 0);
+    const int now = optim::muon_at_once(iterations - done, done == 0);
     all.run(now);
     done += now;
   }

@@ -1,8 +1,10 @@
 #include <cmath>
 #include <variant>
 
-#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/optim/lamb.hpp"
+#include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/muon.hpp"
 #include "ports/cpu/arena/arena.hpp"
 
 namespace lockstep::cpu {
@@ -74,10 +76,10 @@ void apply(const optim::Lars& lars, const Task& task) {
   std::vector<SgdUpdate> updates;
   for (std::size_t s = task.which.first; s < task.which.last; ++s) {
     const float decay = task.rule.weight_decay[s];
-    const float trust = backend::arithmetic::trust_ratio(
-        lars.coefficient, lars.epsilon, decay, std::sqrt(weights[s]), std::sqrt(gradients[s]));
-    const auto factors = backend::arithmetic::lars_factors(
-        lars.form, task.rule.adaptive.at(s) != 0, rate_of(task, s), trusted(task, s, trust));
+    const float trust = optim::trust_ratio(lars.coefficient, lars.epsilon, decay,
+                                           std::sqrt(weights[s]), std::sqrt(gradients[s]));
+    const auto factors = optim::lars_factors(lars.form, task.rule.adaptive.at(s) != 0,
+                                             rate_of(task, s), trusted(task, s, trust));
     updates.push_back({.lr = factors.lr,
                        .momentum = lars.momentum,
                        .weight_decay = decay,
@@ -96,8 +98,8 @@ void apply(const optim::Lamb& lamb, const Task& task) {
                     .beta2 = lamb.beta2,
                     .epsilon = lamb.epsilon,
                     .weight_decay = 0,
-                    .scale1 = backend::arithmetic::lamb_scale(lamb.momentum, step),
-                    .scale2 = backend::arithmetic::lamb_scale(lamb.beta2, step)};
+                    .scale1 = optim::lamb_scale(lamb.momentum, step),
+                    .scale2 = optim::lamb_scale(lamb.beta2, step)};
   each_part_of_slices(task, [&](std::size_t s, std::size_t at, std::size_t count) {
     LambUpdate of_slice = update;
     of_slice.weight_decay = task.rule.weight_decay[s];
@@ -108,7 +110,7 @@ void apply(const optim::Lamb& lamb, const Task& task) {
   const auto steps = squares(task.parameters, Part::gradients, task.which, task.team);
   std::vector<float> rates;
   for (std::size_t s = task.which.first; s < task.which.last; ++s) {
-    const float ratio = backend::arithmetic::lamb_trust(std::sqrt(weights[s]), std::sqrt(steps[s]));
+    const float ratio = optim::lamb_trust(std::sqrt(weights[s]), std::sqrt(steps[s]));
     rates.push_back(rate_of(task, s) * trusted(task, s, ratio));
   }
   each_part_of_slices(task, [&](std::size_t s, std::size_t at, std::size_t count) {
@@ -136,8 +138,8 @@ void apply(const optim::Muon& muon, const Task& task) {
     if (task.rule.adaptive.at(s) == 0) continue;
     const std::size_t outputs = task.parameters.layout().slices[s].tensor.shape.front();
     filters.push_back({.slice = s,
-                       .begin = backend::arithmetic::muon_begin(std::sqrt(directions[s])),
-                       .keep = backend::arithmetic::muon_keep(outputs, std::sqrt(weights[s])),
+                       .begin = optim::muon_begin(std::sqrt(directions[s])),
+                       .keep = optim::muon_keep(outputs, std::sqrt(weights[s])),
                        .rate = rate_of(task, s)});
   }
   step_filters(task.parameters, filters, muon.iterations, task.team);

@@ -50,7 +50,7 @@ struct SgdUpdate {
   float outer = 1;  ///< LARS only
 };
 
-/// The first part of a LAMB step (arithmetic::LambRule).
+/// The first part of a LAMB step (optim::LambRule).
 struct LambUpdate {
   float beta1, beta2, epsilon, weight_decay;
   float scale1, scale2;
@@ -91,7 +91,7 @@ struct FloatKernels {
   void (*add)(const float* from, std::size_t count, float* to);  ///< to += from
   void (*sgd)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
               float* velocity);
-  /// The same with the lr in the velocity, and `outer` outside (arithmetic::lars).
+  /// The same with the lr in the velocity, and `outer` outside (optim::lars).
   void (*lars)(const SgdUpdate& rule, std::size_t count, const float* gradient, float* weight,
                float* velocity);
   /// Updates the moments and writes the step, without lr and trust ratio, in place of the gradient.

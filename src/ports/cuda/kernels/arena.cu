@@ -1,4 +1,6 @@
 #include <algorithm>
+#include "lockstep/optim/loss_scale.hpp"
+#include "lockstep/optim/sgd.hpp"
 
 #include "ports/cuda/kernels/update.cuh"
 
@@ -22,12 +24,11 @@ template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) sgd_kernel(UpdateArgs args) {
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
-  const backend::arithmetic::SgdRule rule{rate_of(args, chunk), args.momentum,
-                                          args.weight_decay[chunk.slice], args.nesterov};
-  update_chunk<T, copies>(args, chunk, rule,
-                          [](const backend::arithmetic::SgdRule& by, float g, float& w, float& v) {
-                            backend::arithmetic::sgd(by, g, w, v);
-                          });
+  const optim::SgdRule rule{rate_of(args, chunk), args.momentum, args.weight_decay[chunk.slice],
+                            args.nesterov};
+  update_chunk<T, copies>(
+      args, chunk, rule,
+      [](const optim::SgdRule& by, float g, float& w, float& v) { optim::sgd(by, g, w, v); });
 }
 
 __global__ void __launch_bounds__(block_threads) running_statistics_kernel(StatisticsArgs args) {
@@ -68,7 +69,7 @@ __global__ void judge_kernel(DeviceScalars* scalars) {
   const bool overflow = scalars->overflow != 0;
   scalars->apply = overflow ? 0 : 1;
   scalars->inverse_scale = 1 / scalars->loss_scale.scale;
-  scalars->loss_scale = backend::arithmetic::after_step(scalars->loss_scale, overflow);
+  scalars->loss_scale = optim::after_step(scalars->loss_scale, overflow);
   scalars->overflow = 0;
 }
 

@@ -1,3 +1,8 @@
+#include "lockstep/optim/average.hpp"
+#include "lockstep/optim/clip.hpp"
+#include "lockstep/optim/lamb.hpp"
+#include "lockstep/optim/lars.hpp"
+#include "lockstep/optim/sgd.hpp"
 #include "ports/cuda/kernels/update.cuh"
 
 // Kernels over the arena: norms, LARS, LAMB and clipping by them, the weights' average.
@@ -46,18 +51,15 @@ __global__ void __launch_bounds__(block_threads) lars_kernel(UpdateArgs args, La
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const float unscale = args.scalars->inverse_scale, decay = args.weight_decay[chunk.slice];
-  const float ratio = backend::arithmetic::trust_ratio(
+  const float ratio = optim::trust_ratio(
       lars.coefficient, lars.epsilon, decay, std::sqrt(lars.trust.weight_sums[chunk.slice]),
       std::sqrt(lars.trust.step_sums[chunk.slice]) * static_cast<double>(unscale));
-  const auto factors =
-      backend::arithmetic::lars_factors(lars.form, lars.trust.adaptive[chunk.slice] != 0,
-                                        rate_of(args, chunk), trusted(lars.trust, chunk, ratio));
-  const backend::arithmetic::SgdRule rule{factors.lr, args.momentum, decay, args.nesterov,
-                                          factors.outer};
-  update_chunk<T, copies>(args, chunk, rule,
-                          [](const backend::arithmetic::SgdRule& by, float g, float& w, float& v) {
-                            backend::arithmetic::lars(by, g, w, v);
-                          });
+  const auto factors = optim::lars_factors(lars.form, lars.trust.adaptive[chunk.slice] != 0,
+                                           rate_of(args, chunk), trusted(lars.trust, chunk, ratio));
+  const optim::SgdRule rule{factors.lr, args.momentum, decay, args.nesterov, factors.outer};
+  update_chunk<T, copies>(
+      args, chunk, rule,
+      [](const optim::SgdRule& by, float g, float& w, float& v) { optim::lars(by, g, w, v); });
 }
 
 __global__ void __launch_bounds__(block_threads)
@@ -66,12 +68,12 @@ __global__ void __launch_bounds__(block_threads)
   if (!now.apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   const std::uint64_t t = now.step.steps_done + 1 - now.loss_scale.skipped;
-  const backend::arithmetic::LambRule rule{args.momentum,
-                                           lamb.beta2,
-                                           lamb.epsilon,
-                                           args.weight_decay[chunk.slice],
-                                           backend::arithmetic::lamb_scale(args.momentum, t),
-                                           backend::arithmetic::lamb_scale(lamb.beta2, t)};
+  const optim::LambRule rule{args.momentum,
+                             lamb.beta2,
+                             lamb.epsilon,
+                             args.weight_decay[chunk.slice],
+                             optim::lamb_scale(args.momentum, t),
+                             optim::lamb_scale(lamb.beta2, t)};
   const float unscale = now.inverse_scale;
   float g[quad], w[quad], first[quad], second[quad];
   for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
@@ -82,7 +84,7 @@ __global__ void __launch_bounds__(block_threads)
     load(lamb.second_moments + at, second);
 #pragma unroll
     for (int k = 0; k < quad; ++k)
-      g[k] = backend::arithmetic::lamb(rule, g[k] * unscale, w[k], first[k], second[k]);
+      g[k] = optim::lamb(rule, g[k] * unscale, w[k], first[k], second[k]);
     store(lamb.steps + at, g);
     store(args.velocities + at, first);
     store(lamb.second_moments + at, second);
@@ -93,8 +95,8 @@ template <class T, bool copies>
 __global__ void __launch_bounds__(block_threads) lamb_kernel(UpdateArgs args, LambArgs lamb) {
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
-  const float ratio = backend::arithmetic::lamb_trust(
-      std::sqrt(lamb.trust.weight_sums[chunk.slice]), std::sqrt(lamb.trust.step_sums[chunk.slice]));
+  const float ratio = optim::lamb_trust(std::sqrt(lamb.trust.weight_sums[chunk.slice]),
+                                        std::sqrt(lamb.trust.step_sums[chunk.slice]));
   const float rate = rate_of(args, chunk) * trusted(lamb.trust, chunk, ratio);
   float u[quad], w[quad];
   for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {
@@ -132,7 +134,7 @@ __global__ void clip_kernel(const double* slice_sums, std::size_t slices, float 
   for (std::size_t s = 0; s < slices; ++s) sum += slice_sums[s];
   const float unscale = scaled ? scalars->inverse_scale : 1;
   scalars->clipped_norm = std::sqrt(sum) * static_cast<double>(unscale);
-  scalars->inverse_scale = unscale * backend::arithmetic::clip_factor(scalars->clipped_norm, limit);
+  scalars->inverse_scale = unscale * optim::clip_factor(scalars->clipped_norm, limit);
 }
 
 __global__ void __launch_bounds__(block_threads) update_averages_kernel(AverageArgs args) {
@@ -143,8 +145,7 @@ __global__ void __launch_bounds__(block_threads) update_averages_kernel(AverageA
   load(args.weights + i, w);
   load(args.averages + i, average);
 #pragma unroll
-  for (int k = 0; k < quad; ++k)
-    average[k] = backend::arithmetic::averaged(average[k], w[k], share);
+  for (int k = 0; k < quad; ++k) average[k] = optim::averaged(average[k], w[k], share);
   store(args.averages + i, average);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/optim/sgd.hpp"
 #include "ports/cuda/kernels/vector.cuh"
 
 // What the kernels over the arena share.
@@ -14,8 +15,8 @@ __device__ inline float rate_of(const UpdateArgs& args, const Chunk& chunk) {
 
 /// One block's part of an update: `formula` for each weight of a chunk, and the weights' copies.
 template <class T, bool copies, class Formula>
-__device__ void update_chunk(const UpdateArgs& args, const Chunk& chunk,
-                             const backend::arithmetic::SgdRule& rule, const Formula& formula) {
+__device__ void update_chunk(const UpdateArgs& args, const Chunk& chunk, const optim::SgdRule& rule,
+                             const Formula& formula) {
   const float unscale = args.scalars->inverse_scale;
   float g[quad], w[quad], v[quad];
   for (std::uint32_t i = threadIdx.x * quad; i < chunk.count; i += block_threads * quad) {

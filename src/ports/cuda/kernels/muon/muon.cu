@@ -1,3 +1,5 @@
+#include "lockstep/optim/muon.hpp"
+#include "lockstep/optim/sgd.hpp"
 #include "ports/cuda/kernels/muon/muon.hpp"
 
 #include <algorithm>
@@ -81,8 +83,7 @@ __global__ void __launch_bounds__(block_threads)
     begin_kernel(MuonFilter filter, const DeviceScalars* scalars) {
   const std::size_t i = thread_index();
   if (i >= filter.outputs * filter.columns || !scalars->apply) return;
-  const float begin =
-      backend::arithmetic::muon_begin(std::sqrt(filter.direction_sums[filter.slice]));
+  const float begin = optim::muon_begin(std::sqrt(filter.direction_sums[filter.slice]));
   filter.room[i] = begin * filter.directions[filter.offset + i];
 }
 
@@ -93,8 +94,7 @@ __global__ void __launch_bounds__(block_threads)
   if (i >= filter.outputs * filter.columns || !args.scalars->apply) return;
   const float lr = args.scalars->step.lr;
   const float rate = args.rates ? lr * args.rates[filter.slice] : lr;
-  const float keep =
-      backend::arithmetic::muon_keep(filter.outputs, std::sqrt(filter.weight_sums[filter.slice]));
+  const float keep = optim::muon_keep(filter.outputs, std::sqrt(filter.weight_sums[filter.slice]));
   const std::size_t at = filter.offset + i;
   const float weight = keep * args.weights[at] - rate * x[i];
   args.weights[at] = weight;
@@ -106,12 +106,11 @@ __global__ void __launch_bounds__(block_threads) moments_kernel(UpdateArgs args,
   if (!args.scalars->apply) return;
   const Chunk chunk = args.chunks[args.first_chunk + blockIdx.x];
   if (muon.adaptive[chunk.slice] == 0) {
-    const backend::arithmetic::SgdRule rule{rate_of(args, chunk), muon.rest_momentum,
-                                            args.weight_decay[chunk.slice], args.nesterov};
+    const optim::SgdRule rule{rate_of(args, chunk), muon.rest_momentum,
+                              args.weight_decay[chunk.slice], args.nesterov};
     update_chunk<T, copies>(
-        args, chunk, rule, [](const backend::arithmetic::SgdRule& by, float g, float& w, float& v) {
-          backend::arithmetic::sgd(by, g, w, v);
-        });
+        args, chunk, rule,
+        [](const optim::SgdRule& by, float g, float& w, float& v) { optim::sgd(by, g, w, v); });
     return;
   }
   const float unscale = args.scalars->inverse_scale;
@@ -122,8 +121,7 @@ __global__ void __launch_bounds__(block_threads) moments_kernel(UpdateArgs args,
     load(args.velocities + at, v);
 #pragma unroll
     for (int k = 0; k < quad; ++k)
-      g[k] =
-          backend::arithmetic::muon_direction(args.momentum, args.nesterov, g[k] * unscale, v[k]);
+      g[k] = optim::muon_direction(args.momentum, args.nesterov, g[k] * unscale, v[k]);
     store(muon.directions + at, g);
     store(args.velocities + at, v);
   }
@@ -169,7 +167,7 @@ class Iterations {
     put_product({height_, height_, depth, left, right, out, out, 1, 0, 0, true, scalars_}, stream_);
   }
   void polynomial(const View& out) {
-    constexpr backend::arithmetic::Quintic by;
+    constexpr optim::Quintic by;
     const View& s = squares_[0];
     put_product({height_, height_, height_, s, s, out, s, by.c, by.b, by.a, true, scalars_},
                 stream_);
@@ -197,7 +195,7 @@ void muon_filter(const UpdateArgs& args, const MuonFilter& filter, int iteration
   launch("begin_kernel", begin_kernel, blocks, block_threads, stream, filter, args.scalars);
   Iterations all(filter, args.scalars, stream);
   for (int done = 0; done < iterations;) {
-    const int now = backend::arithmetic::muon_at_once(iterations - done, done == 0);
+    const int now = optim::muon_at_once(iterations - done, done == 0);
     all.run(now);
     done += now;
   }
