@@ -271,27 +271,30 @@ std::set<std::string> apply_toml(Config& config, std::string_view text, const st
 
 namespace {
 
-std::string write_toml(const Config& config, const Config* other) {
+std::string write_toml(const Config& config, const std::vector<const ConfigKey*>& keys) {
   std::string text, section;
-  for (const ConfigKey& key : config_keys()) {
-    if (other != nullptr && key.get(config) == key.get(*other)) continue;
-    const std::size_t dot = key.name.find('.');
+  for (const ConfigKey* key : keys) {
+    const std::size_t dot = key->name.find('.');
     const bool top = dot == std::string::npos;
-    const std::string its_section = top ? "" : key.name.substr(0, dot);
+    const std::string its_section = top ? "" : key->name.substr(0, dot);
     if (its_section != section) text += fmt::format("\n[{}]\n", its_section);
     section = its_section;
-    text += fmt::format("{} = {}\n", top ? key.name : key.name.substr(dot + 1),
-                        toml_value(key, config));
+    text += fmt::format("{} = {}\n", top ? key->name : key->name.substr(dot + 1),
+                        toml_value(*key, config));
   }
   return text;
 }
 
 }  // namespace
 
-std::string to_toml(const Config& config) { return write_toml(config, nullptr); }
+std::string to_toml(const Config& config) {
+  std::vector<const ConfigKey*> all;
+  for (const ConfigKey& key : config_keys()) all.push_back(&key);
+  return write_toml(config, all);
+}
 
 std::string to_toml_where_other(const Config& config, const Config& other) {
-  return write_toml(config, &other);
+  return write_toml(config, changed_keys(config, other));
 }
 
 void resolve(Config& config, int replicas) {
@@ -339,10 +342,9 @@ std::string why_steps_differ(const Config& config, int replicas) {
 
 std::vector<std::string> differences(const Config& before, const Config& now) {
   std::vector<std::string> found;
-  for (const ConfigKey& key : config_keys()) {
-    if (!key.changes_results || key.get(before) == key.get(now)) continue;
-    found.push_back(fmt::format("{} ({}, now {})", key.name, key.get(before), key.get(now)));
-  }
+  for (const ConfigKey* key : changed_keys(now, before))
+    if (key->changes_results)
+      found.push_back(fmt::format("{} ({}, now {})", key->name, key->get(before), key->get(now)));
   return found;
 }
 

@@ -86,33 +86,8 @@ KeyEntry&& KeyEntry::needs(std::string other, std::function<bool(const Config&)>
   return std::move(*this);
 }
 
-KeyEntry&& KeyEntry::for_external() && {
-  key_.for_external = true;
-  return std::move(*this);
-}
-
-KeyEntry&& KeyEntry::bookkeeping() && {
-  key_.changes_results = false;
-  return std::move(*this);
-}
-
-KeyEntry&& KeyEntry::of_a_node() && {
-  key_.of_a_node = true;
-  return std::move(*this);
-}
-
-KeyEntry&& KeyEntry::between_ranks() && {
-  key_.between_ranks = true;
-  return std::move(*this);
-}
-
-KeyEntry&& KeyEntry::of_a_run() && {
-  key_.of_a_run = true;
-  return std::move(*this);
-}
-
-KeyEntry&& KeyEntry::names_input() && {
-  key_.names_input = true;
+KeyEntry&& KeyEntry::is(bool ConfigKey::*property, bool value) && {
+  key_.*property = value;
   return std::move(*this);
 }
 

@@ -108,18 +108,19 @@ class KeyEntry {
   KeyEntry&& size(double unit_bytes = 1, bool whole = true) &&;
   KeyEntry&& needs(std::string other, std::function<bool(const Config&)> met,
                    std::string why = "") &&;
-  /// The key is about reading a file that is not a shard.
-  KeyEntry&& for_external() &&;
-  /// The key does not change results: a resume may change it freely.
-  KeyEntry&& bookkeeping() &&;
-  // What else ConfigKey has, of the same names.
-  KeyEntry&& of_a_node() &&;
-  KeyEntry&& between_ranks() &&;
-  KeyEntry&& of_a_run() &&;
-  KeyEntry&& names_input() &&;
+  // What ConfigKey has of the same names.
+  KeyEntry&& for_external() && { return std::move(*this).is(&ConfigKey::for_external); }
+  KeyEntry&& of_a_node() && { return std::move(*this).is(&ConfigKey::of_a_node); }
+  KeyEntry&& between_ranks() && { return std::move(*this).is(&ConfigKey::between_ranks); }
+  KeyEntry&& of_a_run() && { return std::move(*this).is(&ConfigKey::of_a_run); }
+  KeyEntry&& names_input() && { return std::move(*this).is(&ConfigKey::names_input); }
   KeyEntry&& other_name(std::string name) &&;
+  /// The key does not change results: a resume may change it freely.
+  KeyEntry&& bookkeeping() && { return std::move(*this).is(&ConfigKey::changes_results, false); }
 
  private:
+  KeyEntry&& is(bool ConfigKey::*property, bool value = true) &&;
+
   ConfigKey key_;
 };
 

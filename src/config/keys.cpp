@@ -16,6 +16,13 @@ const std::vector<ConfigKey>& config_keys() {
   return all;
 }
 
+std::vector<const ConfigKey*> changed_keys(const Config& config, const Config& other) {
+  std::vector<const ConfigKey*> changed;
+  for (const ConfigKey& key : config_keys())
+    if (key.get(config) != key.get(other)) changed.push_back(&key);
+  return changed;
+}
+
 const ConfigKey* find_key(std::string_view name) {
   for (const ConfigKey& key : config_keys())
     if (key.name == name) return &key;

@@ -99,11 +99,9 @@ std::optional<double> RunStatistics::usual_step_s() const {
 }
 
 std::string summarise(const config::Config& config, std::size_t columns) {
-  const config::Config defaults;
   std::string text = "configuration:";
-  for (const config::ConfigKey& key : config::config_keys())
-    if (key.get(config) != key.get(defaults))
-      text += fmt::format(" {} = {};", key.name, key.get(config));
+  for (const config::ConfigKey* key : config::changed_keys(config))
+    text += fmt::format(" {} = {};", key->name, key->get(config));
   if (text.ends_with(':')) text += " the defaults";
   return wrapped(text, columns);
 }

@@ -12,8 +12,6 @@ enum class Precision { fp32, tf32, bf16, fp16 };
 constexpr bool has_loss_scale(Precision precision) { return precision == Precision::fp16; }
 Precision parse_precision(const std::string& text);  ///< throws InputError listing the known ones
 const char* to_string(Precision precision);
-/// Throws InputError when --fuse-norms was given with a precision that has no engines for it.
-void require_fusable(bool fuse_norms, Precision precision);
 
 }  // namespace lockstep::backend
 

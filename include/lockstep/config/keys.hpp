@@ -55,6 +55,9 @@ struct ConfigKey {
 /// All keys, in the order in which help lists them.
 const std::vector<ConfigKey>& config_keys();
 
+/// Those whose values differ from those of `other`, in the same order.
+std::vector<const ConfigKey*> changed_keys(const Config& config, const Config& other = {});
+
 /// Null if there is no key of this name.
 const ConfigKey* find_key(std::string_view name);
 

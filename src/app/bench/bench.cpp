@@ -140,10 +140,9 @@ std::string tape_trace(const TapeTimes& times) {
 
 /// Of the keys that are not as usual, each in the form that --KEY takes.
 Json keys_of(const config::Config& config) {
-  const config::Config usual;
   Json keys = Json::object();
-  for (const config::ConfigKey& key : config::config_keys())
-    if (key.get(config) != key.get(usual)) keys[key.name] = key.get(config);
+  for (const config::ConfigKey* key : config::changed_keys(config))
+    keys[key->name] = key->get(config);
   return keys;
 }
 

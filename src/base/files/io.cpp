@@ -1,5 +1,6 @@
 #include "lockstep/base/files/io.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -52,6 +53,11 @@ std::size_t read_all_at(int descriptor, void* to, std::size_t bytes, std::uint64
   return all(bytes, [&](std::size_t done) {
     return ::pread(descriptor, at + done, bytes - done, static_cast<off_t>(offset + done));
   });
+}
+
+bool is_readable(int descriptor) {
+  pollfd events = {.fd = descriptor, .events = POLLIN, .revents = 0};
+  return ::poll(&events, 1, 0) > 0 && (events.revents & POLLIN) != 0;
 }
 
 bool is_machine_fault(int error_number) {

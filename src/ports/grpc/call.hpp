@@ -42,10 +42,11 @@ struct Call {
   ::grpc::GenericServerAsyncReaderWriter stream{&context};
   ::grpc::ByteBuffer message;
   const Method* method = nullptr;
-  std::uint64_t place = 0;  ///< among those that wait for their clients; 0: none
-  double until_s = 0;       ///< for its message, and then for its reply; a time of now_s()
-  bool counted = false;     ///< it is one of the open requests
-  ByteBudget::Share share;  ///< of its message and its reply
+  std::uint64_t place = 0;   ///< among those that wait for their clients; 0: none
+  double until_s = 0;        ///< for its message, and then for its reply; a time of now_s()
+  bool counted = false;      ///< it is one of the open requests
+  std::uint16_t client = 0;  ///< the port of its client, once it is asked
+  ByteBudget::Share share;   ///< of its message and its reply
   std::unique_ptr<HttpVisit> visit;
 };
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -19,6 +18,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::grpc {
 namespace {
@@ -56,11 +56,6 @@ unsigned silence_ms(int socket) {
   socklen_t size = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
   return std::min(info.tcpi_last_data_recv, info.tcpi_last_data_sent);
-}
-
-bool is_readable(int socket) {
-  pollfd events = {.fd = socket, .events = POLLIN, .revents = 0};
-  return ::poll(&events, 1, 0) > 0;
 }
 
 void set(int socket, int level, int name) {

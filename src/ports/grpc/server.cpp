@@ -230,6 +230,9 @@ class GrpcServer final : public HttpServer {
   void ask(Call& call) {
     call.state = Call::State::asked;
     call.counted = true;
+    const std::string peer = call.context.peer();  // its address and port
+    const auto port = whole_number<int>(peer.substr(peer.rfind(':') + 1));
+    call.client = static_cast<std::uint16_t>(port.value_or(0));
     count_asked(call, 1);
     ++open_;
     if (ends_) return answer(call, ending());
@@ -255,9 +258,7 @@ class GrpcServer final : public HttpServer {
 
   void count_asked(const Call& call, int more) {
     asked_ += static_cast<std::size_t>(more);
-    const std::string peer = call.context.peer();  // its address and port
-    const auto port = whole_number<int>(peer.substr(peer.rfind(':') + 1));
-    door_.count_call(static_cast<std::uint16_t>(port.value_or(0)), more);
+    door_.count_call(call.client, more);
   }
 
   void answer(Call& call, const HttpResponse& response) {

@@ -17,6 +17,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
@@ -182,9 +183,7 @@ class MicroHttpServer final : public HttpServer {
 
   /// For a place, which the library then gives no one. The system has it until then.
   bool client_waits() const {
-    if (connections_ < spec_.most_connections) return false;
-    pollfd events = {.fd = listening_, .events = POLLIN, .revents = 0};
-    return ::poll(&events, 1, 0) > 0 && (events.revents & POLLIN) != 0;
+    return connections_ >= spec_.most_connections && is_readable(listening_);
   }
 
   MHD_Result begin(MHD_Connection* connection, http::StrictHeader header, const char* path,

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-
 #include <limits>
+
 #include "lockstep/base/statistics.hpp"
 
 namespace lockstep::study {

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {

@@ -86,11 +86,9 @@ void add_doubts_of_rates(const config::Config::Optim& given, std::vector<std::st
 
 /// Those that are given: "comm.wire = bf16, comm.bucket-mb = 4".
 std::string keys_between_ranks(const config::Config& config) {
-  const config::Config usual;
   std::vector<std::string> given;
-  for (const config::ConfigKey& key : config::config_keys())
-    if (key.between_ranks && key.get(config) != key.get(usual))
-      given.push_back(fmt::format("{} = {}", key.name, key.get(config)));
+  for (const config::ConfigKey* key : config::changed_keys(config))
+    if (key->between_ranks) given.push_back(fmt::format("{} = {}", key->name, key->get(config)));
   return join(given, ", ");
 }
 

@@ -17,6 +17,9 @@ std::size_t write_all_at(int descriptor, const void* from, std::size_t bytes, st
 std::size_t read_all(int descriptor, void* to, std::size_t bytes);
 std::size_t read_all_at(int descriptor, void* to, std::size_t bytes, std::uint64_t offset);
 
+/// Whether a read, or a listening socket's accept(), would not wait.
+bool is_readable(int descriptor);
+
 /// Whether errno means that the machine is at fault: a full or broken disk, no memory. Else the
 /// user can correct a path or its permissions.
 bool is_machine_fault(int error_number);
