@@ -49,30 +49,32 @@ finds_the_delay() {
 thrice finds_the_delay
 verdict $? 'the latency that bench comm finds grows by the delay of the links, within 25 %'
 
-# A step waits for the links at 100 Mb/s, and hardly at 1 Gb/s.
+# A step waits for links of 10 Mb/s, and hardly for links of 100. Both are slow enough that what a
+# busy machine adds to a step, some 20 ms, is little of what there is to gain, some 800.
 pack_small
 step_at() {
   links rate="$1"
-  on_ranks 2 1 train --data.train small/train --backend clock --clock.row-ms 4 --batch 20 \
-    --threads 1 --data.workers 1 --comm.bucket-mb 0.25 --epochs 4 --checkpoint.every-epochs 0 \
+  on_ranks 2 1 train --data.train small/train --backend clock --clock.row-ms 40 --batch 20 \
+    --threads 1 --data.workers 1 --comm.bucket-mb 0.25 --epochs 2 --checkpoint.every-epochs 0 \
     --out "at-$1-$2" && ((status == 0)) && "$LOCKSTEP" doctor "at-$1-$2" --json at.json >/dev/null
 }
 promises_a_network() {
   attempt=$((${attempt:-0} + 1))
   local slow fast promised
-  step_at 100mbit $attempt || return
+  step_at 10mbit $attempt || return
   promised=$(python3 -c "import json
 for one in json.load(open('at.json'))['what_if']['suppositions']:
     if one.get('part') == 'network': print(one['step_ms'], one['step_ms'] + one['gain_ms'])")
   read -r promised slow <<<"$promised"
-  step_at 1gbit $attempt || return
+  step_at 100mbit $attempt || return
   fast=$(python3 -c "import json; print(json.load(open('at.json'))['step_ms'])")
   said="a step of $slow ms, promised $promised, measured $fast"
   awk -v slow="$slow" -v promised="$promised" -v fast="$fast" 'BEGIN {
     truth = slow - fast; gain = slow - promised
-    exit !(truth > 20 && gain > 0.85 * truth && gain < 1.15 * truth) }'
+    exit !(truth > 500 && gain > 0.85 * truth && gain < 1.15 * truth) }'
 }
 thrice promises_a_network
+echo "    $said"
 verdict $? "a run's what-if of 10 times the network is what a run on such a network gains, within 15 %"
 
 # Nightly: pairs of rate and latency. 10 Gb/s are more than the relay of the mini cluster passes on
