@@ -98,7 +98,7 @@ struct Problem {
       for (std::size_t c = 0; c < form.columns; ++c) all[form.at(r, c)] *= keep;
     each([&](std::size_t k, std::size_t r, std::size_t c) {
       all[form.at(r, c)] += factor * static_cast<double>(rows[k * form.rows + r]) *
-                                static_cast<double>(columns[k * form.columns + c]);
+                            static_cast<double>(columns[k * form.columns + c]);
     });
     return all;
   }
