@@ -50,7 +50,8 @@ bool wait_for_turn(const Launch& launch, int status, const std::string& what) {
   return false;
 }
 
-int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say) {
+int end_all(Launch& launch, const liveness::End& end, const std::function<void()>& say) {
+  const auto& [status, what, ending] = end;
   if (launch.independent) return say(), status;
   // Rank 0 speaks first; the others may speak only in its absence.
   if (likely_rank(launch) != 0)
@@ -58,14 +59,18 @@ int end_all(Launch& launch, int status, const std::string& what, const std::func
   if (!wait_for_turn(launch, status, what)) say();
   join_to_end(launch, status, "");
   if (likely_rank(launch) == 0) tell_and_leave(launch, what, meet_s);
-  if (launch.heartbeat) launch.heartbeat->fail(what.c_str(), status);
+  if (launch.heartbeat) launch.heartbeat->fail(end);
   if (launch.world && (launch.world->facts().world > 1 || under_mpirun()))
     comm::World::abort(status);
   return status;
 }
 
-int fail(Launch& launch, const char* what, int status) {
-  return end_all(launch, status, what, [what] { log::error(what); });
+int fail(Launch& launch, const liveness::End& end) {
+  return end_all(launch, end, [&] { log::error(end.why); });
+}
+
+int fail(Launch& launch, const std::exception& error, int status) {
+  return fail(launch, {status, error.what(), ending_of(error)});
 }
 
 }  // namespace lockstep::app

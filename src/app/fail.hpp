@@ -1,9 +1,11 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 
 #include "app/start/launch.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 
 namespace lockstep::app {
 
@@ -20,11 +22,13 @@ int likely_rank(const Launch& launch);
 bool wait_for_turn(const Launch& launch, int status, const std::string& what = "");
 
 /// Calls wait_for_turn(), then `say` unless rank 0 has said it, and ends all ranks, which may be
-/// waiting for this one. A rank that cannot wait for its turn writes `what` to stderr instead.
-/// Returns `status` when there are no others to end.
-int end_all(Launch& launch, int status, const std::string& what, const std::function<void()>& say);
+/// waiting for this one. A rank that cannot wait for its turn writes `end.why` to stderr instead.
+/// Returns the status when there are no others to end.
+int end_all(Launch& launch, const liveness::End& end, const std::function<void()>& say);
 
 /// end_all() that logs an error.
-int fail(Launch& launch, const char* what, int status);
+int fail(Launch& launch, const liveness::End& end);
+/// The same with the exception's text.
+int fail(Launch& launch, const std::exception& error, int status);
 
 }  // namespace lockstep::app

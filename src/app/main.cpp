@@ -70,30 +70,30 @@ int run(Launch& launch, const Command& command, Product product) {
   } catch (const cluster::LaunchError& error) {
     const bool says_it = likely_rank(launch) == 0;  // all find the same fault
     if (!says_it && !under_mpirun()) return status_bad_input;
-    return end_all(launch, status_bad_input, error.what(),
+    return end_all(launch, {status_bad_input, error.what()},
                    [&] { says_it ? log::error(error.what()) : void(); });
   } catch (const InputError& error) {
-    return fail(launch, error.what(), status_bad_input);
+    return fail(launch, error, status_bad_input);
   } catch (const comm::MissingRanks& missing) {
-    if (!missing.told) return fail(launch, missing.what(), status_lost_rank);
+    if (!missing.told) return fail(launch, missing, status_lost_rank);
     wait_for_turn(launch, status_lost_rank);  // rank 0 says which
     return status_lost_rank;
   } catch (const comm::OutsideFault& error) {
-    return fail(launch, error.what(), status_lost_rank);
+    return fail(launch, error, status_lost_rank);
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string what = error.path1().string() + ": " + error.code().message();
-    return fail(launch, what.c_str(),
-                is_machine_fault(error.code().value()) ? status_failed : status_bad_input);
+    const bool machine = is_machine_fault(error.code().value());
+    return fail(launch, {machine ? status_failed : status_bad_input, what, ending_in(what)});
   } catch (const std::bad_alloc&) {
-    return fail(launch, out_of_memory, status_failed);
+    return fail(launch, {status_failed, out_of_memory, Ending::out_of_memory});
   } catch (const std::system_error& error) {  // of a thread
     const std::string what = fmt::format(
         "a thread cannot be started: {}: a limit of memory or of processes (ulimit -v, ulimit -u, "
         "the job's)",
         error.code().message());
-    return fail(launch, what.c_str(), status_failed);
+    return fail(launch, {status_failed, what});
   } catch (const std::exception& error) {
-    return fail(launch, error.what(), status_failed);
+    return fail(launch, error, status_failed);
   }
 }
 
@@ -133,13 +133,13 @@ int main(int argc, char** argv) {
   try {
     asked_for = line.parse();
   } catch (const InputError& error) {
-    return fail(launch, error.what(), status_bad_input);
+    return fail(launch, error, status_bad_input);
   }
   if (asked_for) {
     wait_for_turn(launch, status_done);
     log::text(*asked_for);
     const std::string fault = fault_of_output();
-    return fault.empty() ? status_done : fail(launch, fault.c_str(), status_failed);
+    return fault.empty() ? status_done : fail(launch, {status_failed, fault});
   }
   for (std::size_t i = 0; i < commands.size(); ++i)
     if (commands[i].app.given()) return run(launch, commands[i], all_commands[i].product);

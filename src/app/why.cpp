@@ -8,6 +8,7 @@
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/study/why/why.hpp"
 

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/liveness/process_state.hpp"
@@ -26,6 +27,15 @@ std::filesystem::path room_in(const std::filesystem::path& directory) {
   return directory / ".post-mortem";
 }
 
+/// Where ranks are gone or do not move, the state of their processes says more.
+Ending ending_of(const Roster& roster, const Cause& cause) {
+  if (!is_an_effect(cause.ending)) return cause.ending;
+  for (const Ending worse : {Ending::file_system, Ending::lost_rank})
+    for (const Roster::Entry& entry : roster.ranks())
+      if (entry.trouble.ending == worse) return worse;
+  return cause.ending;
+}
+
 }  // namespace
 
 std::string post_mortem(const Roster& roster, const Cause& cause, int told_by) {
@@ -37,6 +47,7 @@ std::string post_mortem(const Roster& roster, const Cause& cause, int told_by) {
     const bool lost = std::count(cause.missing.begin(), cause.missing.end(), rank) > 0;
     Json one{{"rank", rank}, {"host", entry.host}};
     one["state"] = lost ? "missing" : states.at(static_cast<std::size_t>(entry.standing));
+    if (lost && entry.standing == Roster::Standing::present) one["silent"] = true;
     if (entry.standing != Roster::Standing::unheard) {
       one["step"] = entry.activity.step;
       one["phase"] = to_string(entry.activity.phase);
@@ -48,12 +59,13 @@ std::string post_mortem(const Roster& roster, const Cause& cause, int told_by) {
       one["silent_s"] = tenths(roster.clock_s() - entry.heard_s);
       one["unmoved_s"] = tenths(roster.clock_s() - entry.moved_s);
       if (entry.starved_s > 0) one["not_scheduled_s"] = tenths(entry.starved_s);
-      if (!entry.trouble.empty()) one["process"] = entry.trouble;
+      if (!entry.trouble.text.empty()) one["process"] = entry.trouble.text;
     }
     ranks.push_back(std::move(one));
   }
   Json all{{"time", fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)))},
            {"reason", cause.reason},
+           {"ending", choice_name(ending_of(roster, cause))},
            {"told_by_rank", told_by},
            {"missing", cause.missing}};
   if (!cause.leave_out.empty()) all["leave_out"] = join(cause.leave_out, ",");

@@ -13,7 +13,7 @@
 namespace lockstep::liveness {
 namespace {
 
-constexpr const char* ended = "its process has ended";
+const Trouble ended{"its process has ended", Ending::lost_rank};
 
 /// The value of a line "Name:\tvalue".
 std::string value_of(const std::string& status, const std::string& name) {
@@ -44,32 +44,32 @@ ProcessId own_process() {
   return {::getpid(), known ? space.st_ino : 0};
 }
 
-std::string trouble_of(const ProcessId& process) {
+Trouble trouble_of(const ProcessId& process) {
   const ProcessId own = own_process();
-  if (own.space == 0 || process.space != own.space) return "";
+  if (own.space == 0 || process.space != own.space) return {};
   std::ifstream file(fmt::format("/proc/{}/status", process.number));
   if (!file)  // it may only be out of sight
-    return ::kill(process.number, 0) != 0 && errno == ESRCH ? ended : "";
+    return ::kill(process.number, 0) != 0 && errno == ESRCH ? ended : Trouble{};
   return trouble_in({std::istreambuf_iterator<char>(file), {}});
 }
 
-bool has_ended(const ProcessId& process) { return trouble_of(process) == ended; }
+bool has_ended(const ProcessId& process) { return trouble_of(process).ending == Ending::lost_rank; }
 
-std::string trouble_in(const std::string& status) {
-  if (value_of(status, "CoreDumping") == "1") return "it has crashed and writes a core";
+Trouble trouble_in(const std::string& status) {
+  if (value_of(status, "CoreDumping") == "1") return {"it has crashed and writes a core"};
   const std::string state = value_of(status, "State");
   switch (state.empty() ? '\0' : state.front()) {
     case 'T':
-      return "it is stopped";
+      return {"it is stopped"};
     case 't':
-      return "a debugger has stopped it";
+      return {"a debugger has stopped it"};
     case 'D':
-      return "it is in disk sleep: it waits for a file system or a device";
+      return {"it is in disk sleep: it waits for a file system or a device", Ending::file_system};
     case 'Z':
     case 'X':
       return ended;
   }
-  return "";
+  return {};
 }
 
 }  // namespace lockstep::liveness

@@ -49,7 +49,7 @@ void Roster::heard(int rank, const Activity& activity) {
   entry.activity = activity;
   entry.heard_s = clock_s_;
   entry.excused_s = 0;
-  entry.trouble.clear();
+  entry.trouble = {};
 }
 
 void Roster::starved(int rank, double seconds) {
@@ -66,7 +66,7 @@ void Roster::starved(int rank, double seconds) {
   }
 }
 
-void Roster::seen(int rank, std::string trouble) {
+void Roster::seen(int rank, Trouble trouble) {
   ranks_.at(static_cast<std::size_t>(rank)).trouble = std::move(trouble);
 }
 
@@ -168,7 +168,8 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
     if (ranks_[rank].standing == Standing::left) gone.push_back(static_cast<int>(rank));
   std::sort(gone.begin(), gone.end());
-  if (!gone.empty()) return comm::Absence{gone, "missing: " + describe_missing(gone)};
+  if (!gone.empty())
+    return comm::Absence{gone, "missing: " + describe_missing(gone), Ending::lost_rank};
   const std::vector<int> behind = late(unmoved_s);
   if (!behind.empty()) {
     const bool writing = std::all_of(behind.begin(), behind.end(), [this](int rank) {
@@ -178,13 +179,16 @@ std::optional<comm::Absence> Roster::absence(double silent_s, double unmoved_s) 
     return comm::Absence{behind,
                          "the others wait for " + describe_late(behind) +
                              (writing ? ": does the file system of the run answer?" : ""),
-                         writing};
+                         writing ? Ending::file_system : Ending::stuck};
   }
   if (const std::vector<int> some = nearer(unmoved_s); !some.empty())
-    return comm::Absence{
-        {}, "the others wait for " + describe_late(some) + ", which make steps", false, true};
-  return comm::Absence{
-      {}, "all ranks are alive and none is late: does the network between them work?", true};
+    return comm::Absence{{},
+                         "the others wait for " + describe_late(some) + ", which make steps",
+                         Ending::stuck,
+                         true};
+  return comm::Absence{{},
+                       "all ranks are alive and none is late: does the network between them work?",
+                       Ending::network};
 }
 
 std::string Roster::describe_missing(const std::vector<int>& ranks) const {
@@ -195,7 +199,8 @@ std::string Roster::describe_missing(const std::vector<int>& ranks) const {
     return fmt::format(
         "rank {} on {} ({}, last in {}{}{})", rank, entry.host,
         present ? fmt::format("silent for {:.0f} s", silent_s) : "its process has ended",
-        describe(entry.activity), present && !entry.trouble.empty() ? "; " + entry.trouble : "",
+        describe(entry.activity),
+        present && !entry.trouble.text.empty() ? "; " + entry.trouble.text : "",
         present ? node_state(entry) : "");
   });
 }

@@ -211,7 +211,8 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
   const auto bad = static_cast<std::size_t>(std::ranges::find(finite, 0) - finite.begin());
   if (bad < fills.size())
     throw Error(fmt::format("{}: not written: {} is not finite, training has diverged",
-                            path.string(), fills[bad].name));
+                            path.string(), fills[bad].name),
+                Ending::diverged);
   const auto list = std::ranges::find(fills, parts_name, &Fill::name);
   return {std::move(image), std::move(parts), list == fills.end() ? 0 : list->place};
 }

@@ -78,7 +78,8 @@ int verified_format(const std::filesystem::path& path) {
     read_first(path, whole - more, add);
   require(bytes > 0 && block == user_block_of(checksum, bytes, more, format),
           fmt::format("{}: this checkpoint is torn or was altered: its checksum does not fit",
-                      path.string()));
+                      path.string()),
+          Ending::bad_checkpoint);
   return format;
 }
 

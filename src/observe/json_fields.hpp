@@ -15,6 +15,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/observe/records.hpp"
 
@@ -76,6 +77,10 @@ class JsonWriter {
   }
   void put(bool value, Form) { text_ += value ? "true" : "false"; }
   void put(const std::string& value, Form) { text_ += json_text(nlohmann::json(value)); }
+  template <Enumerated Value>
+  void put(Value value, Form form) {
+    put(std::string(choice_name(value)), form);
+  }
   void put(std::integral auto value, Form) { text_ += fmt::format("{}", value); }
   void put(float value, Form) { text_ += std::isfinite(value) ? fmt::format("{}", value) : "null"; }
   void put(double value, Form form) {
@@ -169,6 +174,13 @@ class JsonReader {
   void get(const char* name, const Json& json, std::string& value) {
     want(json.is_string(), name, "a text");
     value = json.get<std::string>();
+  }
+  /// A name that only a newer program knows counts as none.
+  template <Enumerated Value>
+  void get(const char* name, const Json& json, Value& value) {
+    want(json.is_string(), name, "a text");
+    for (const auto& choice : Choices<Value>::all)
+      if (choice.name == json.get<std::string>()) value = choice.value;
   }
   template <std::integral Value>
   void get(const char* name, const Json& json, Value& value) {

@@ -340,7 +340,8 @@ void Trainer::audit(comm::Control& control, std::uint64_t step) {
       comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");
   if (!who.empty())
     throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}{}", step, who,
-                            where_ranks_differ(backend_, *parameters_, control)));
+                            where_ranks_differ(backend_, *parameters_, control)),
+                Ending::disagreement);
 }
 
 }  // namespace lockstep::train

@@ -8,7 +8,7 @@ namespace lockstep::data {
 /// that cannot be read at all is a plain InputError.
 class BadRow : public InputError {
  public:
-  using InputError::InputError;
+  explicit BadRow(const std::string& what) : InputError(what, Ending::bad_data) {}
 };
 
 }  // namespace lockstep::data

@@ -6,11 +6,21 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::liveness {
+
+/// How a rank ends because something failed.
+struct End {
+  int status = 1;
+  std::string why;
+  Ending ending = Ending::unknown;  ///< of the run
+
+  static void fields(auto& self, auto&& visit) { visit(self.status, self.why, self.ending); }
+};
 
 struct HeartbeatSpec {
   std::string host;                     ///< this rank's, for messages
@@ -40,7 +50,7 @@ class Heartbeat {
   /// Call it when this rank ends because something failed: it names the late ranks, leaves the
   /// post-mortem and ends the other ranks with the same status, unless the launcher ends them
   /// first. Returns when that is done, after 3 s at most.
-  virtual void fail(const std::string& why, int status) = 0;
+  virtual void fail(const End& end) = 0;
   /// A comm::FindAbsence from what rank 0 has heard of all ranks. Nothing when a rank was never
   /// heard from or rank 0 does not answer.
   virtual std::optional<comm::Absence> find_absence(double waited_s) = 0;

@@ -15,6 +15,7 @@ namespace lockstep::liveness {
 /// Why a job ends.
 struct Cause {
   std::string reason;
+  Ending ending = Ending::unknown;       ///< of the run
   std::vector<int> missing{};            ///< ranks
   std::vector<std::string> leave_out{};  ///< nodes without which a new start should do
 };

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/error.hpp"
+
 namespace lockstep::liveness {
 
 /// A rank's process, as the other processes of its node see it.
@@ -14,9 +16,16 @@ struct ProcessId {
 };
 ProcessId own_process();
 
-/// What keeps a process of this node from answering, as its kernel says: "it is stopped", "it
-/// writes a core", "its process has ended". Empty when nothing is wrong with it, or not known.
-std::string trouble_of(const ProcessId& process);
+/// What keeps a process from answering.
+struct Trouble {
+  std::string text;  ///< "it is stopped", "its process has ended"; empty: nothing that is known
+  Ending ending =
+      Ending::unknown;  ///< of a run that ends with it: lost_rank: the process has ended
+
+  static void fields(auto& self, auto&& visit) { visit(self.text, self.ending); }
+};
+/// The same of a process of this node, as its kernel says.
+Trouble trouble_of(const ProcessId& process);
 
 /// Whether trouble_of() says that the process has ended.
 bool has_ended(const ProcessId& process);
@@ -26,6 +35,6 @@ bool has_ended(const ProcessId& process);
 std::uint64_t memory_kills();
 
 /// The same as trouble_of() from the text of the process's /proc/N/status.
-std::string trouble_in(const std::string& status);
+Trouble trouble_in(const std::string& status);
 
 }  // namespace lockstep::liveness

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/waits/absence.hpp"
+#include "lockstep/liveness/process_state.hpp"
 
 namespace lockstep::liveness {
 
@@ -36,7 +37,7 @@ class Roster {
   void broke(int rank);  ///< its connection ended without a goodbye
   /// Its heartbeat says that until now it got no core for that long. Call it before heard().
   void starved(int rank, double seconds);
-  void seen(int rank, std::string trouble);  ///< of its process, as of trouble_of(); until it beats
+  void seen(int rank, Trouble trouble);  ///< of its process, as of trouble_of(); until it beats
 
   /// Ranks that were heard from and then were silent for longer than `timeout_s`, or whose
   /// connection broke. A rank that was never heard from is not missing: the network may block it.
@@ -77,7 +78,7 @@ class Roster {
     double stepped_s = 0;                    ///< when it was first heard of in its current step
     double excused_s = 0, excused_to_s = 0;  ///< since it was heard: how much, and until when
     double starved_s = 0, starved_to_s = 0;  ///< the longest time without a core; when it ended
-    std::string trouble;
+    Trouble trouble;
   };
   const std::vector<Entry>& ranks() const { return ranks_; }
   double clock_s() const { return clock_s_; }

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/error.hpp"
 #include "lockstep/observe/form.hpp"
 #include "lockstep/observe/ledger.hpp"
 
@@ -307,15 +308,18 @@ struct EndRecord {
   std::uint64_t steps = 0, epochs = 0;  ///< done by the run, over all its starts
   double seconds = 0;                   ///< since this start's process began
   std::uint64_t time_ms = 0;
+  Ending ending = Ending::unknown;  ///< older programs do not say it
 
   static void fields(auto& self, auto&& visit) {
     visit.stamp("end", self.time_ms);
     visit("status", self.status);
+    visit.later("ending", self.ending);
     visit.later("reason", self.reason);
     visit.later("steps", self.steps);
     visit.later("epochs", self.epochs);
     visit.later("seconds", self.seconds, Form::ms);
   }
+  bool stopped() const { return ending == Ending::stopped || ending == Ending::out_of_time; }
 };
 
 using Record = std::variant<StartRecord, ResumeRecord, StepRecord, EpochRecord, RanksRecord,

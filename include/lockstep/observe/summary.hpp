@@ -32,7 +32,8 @@ struct Summary {
   double seconds = 0, seconds_to_first_step = 0, images_per_s = 0;
   StepTimes mean_step = {};
   std::uint64_t peak_resident_bytes = 0;  ///< the largest of all ranks; after a failure rank 0's
-  std::string status = "finished";        ///< as in EndRecord, like the next
+  std::string status = "finished";        ///< as in EndRecord, like the next two
+  Ending ending = Ending::unknown;
   std::string reason = {};
   std::uint64_t samples = 0;   ///< rows that training has seen
   StartRecord start = {};      ///< run_id, build, hosts, ... of the newest start
@@ -55,6 +56,7 @@ struct Summary {
     visit("mean_step", self.mean_step);
     visit.later("peak_resident_bytes", self.peak_resident_bytes);
     visit.later("status", self.status);
+    visit.later("ending", self.ending);
     visit.later("reason", self.reason);
     visit.later("samples", self.samples);
     visit.later("start", self.start);

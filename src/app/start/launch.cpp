@@ -100,7 +100,9 @@ liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
     const bool lost = status == status_lost_rank;
     const char* reason = lost ? "another rank was lost: see post-mortem.json"
                               : "another rank failed: see post-mortem.json";
-    observe::end_metrics({.status = "failed", .reason = reason});
+    observe::end_metrics({.status = "failed",
+                          .reason = reason,
+                          .ending = lost ? Ending::lost_rank : Ending::unknown});
     train::give_notice(train::short_notice_s, "failed", reason);
     std::_Exit(status);
   };

@@ -133,7 +133,7 @@ void StartWatch::end(const std::string& why, bool speak) {
   if (speak) log::error(why + "; ending");
   {
     const std::scoped_lock lock(mutex_);
-    if (heartbeat_) heartbeat_->fail(why, spec_.lost_status);
+    if (heartbeat_) heartbeat_->fail({spec_.lost_status, why, Ending::lost_rank});
   }
   spec_.end(spec_.lost_status);
 }

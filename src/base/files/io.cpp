@@ -67,8 +67,8 @@ bool is_machine_fault(int error_number) {
 
 void fail_by_system(std::string_view what, int error_number) {
   const std::string text = fmt::format("{}: {}", what, std::strerror(error_number));
-  if (is_machine_fault(error_number)) throw Error(text);
-  throw InputError(text);
+  if (is_machine_fault(error_number)) throw Error(text, ending_in(text));
+  throw InputError(text, ending_in(text));
 }
 
 std::string first_line(const std::filesystem::path& path) {

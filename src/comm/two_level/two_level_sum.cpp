@@ -169,7 +169,8 @@ void TwoLevelSum::wait_for_node() {
   for (const std::size_t rank : segment_.missing(*mark, sum_))
     absent.push_back(channel_.node_ranks[rank]);
   throw Error(fmt::format("{}: {} did not arrive within {} s", name_, rank_list(absent),
-                          channel_.deadline_s));
+                          channel_.deadline_s),
+              Ending::stuck);
 }
 
 }  // namespace lockstep::comm

@@ -7,6 +7,17 @@
 
 namespace lockstep::comm {
 
+void end_wait(const WaitFinding& found) {
+  if (found.outside()) throw OutsideFault(found.text, found.ending);
+  throw Error(found.text, found.ending);
+}
+
+WaitFinding Absence::finding(const std::string& what) const {
+  WaitFinding found{what, ending};
+  if (found.outside()) found.text += "; " + text;
+  return found;
+}
+
 void warn_of_late(std::string_view phase, const std::vector<int>& late, double waited_s,
                   double deadline_s, int self) {
   int first = 0;

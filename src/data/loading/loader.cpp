@@ -35,6 +35,16 @@ struct RowShare {
   std::size_t first = 0, last = 0;
 };
 
+/// A row that cannot be read is bad data, where what was thrown says nothing else.
+[[noreturn]] void end_with(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const InputError& found) {
+    if (ending_of(found) == Ending::unknown) throw InputError(found.what(), Ending::bad_data);
+    throw;
+  }
+}
+
 }  // namespace
 
 // Batches are counted in turns: turn t is batch t mod batches() of epoch t / batches(). `mutex`
@@ -233,7 +243,7 @@ struct Loader::Impl {
     Slot& slot = slot_of(next_turn);
     check(slot.state != Slot::State::lent, "next() while all slots are lent");
     ready.wait(lock, [&] { return error || slot.state == Slot::State::ready; });
-    if (error) std::rethrow_exception(error);
+    if (error) end_with(error);
     slot.state = Slot::State::lent;
     const std::uint64_t turn = next_turn++;
     lock.unlock();

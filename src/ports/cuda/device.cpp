@@ -64,11 +64,13 @@ DeviceBuffer::DeviceBuffer(std::size_t bytes, const char* what) : size_(bytes) {
     cudaGetLastError();  // clears the error, or the next kernel's launch would report it
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    throw InputError(fmt::format(
-        "{}: {:.2f} GB do not fit into the GPU's memory: {:.2f} of {:.2f} GB are free. Use a "
-        "smaller batch or --accumulate",
-        what, static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9,
-        static_cast<double>(total) / 1e9));
+    throw InputError(
+        fmt::format(
+            "{}: {:.2f} GB do not fit into the GPU's memory: {:.2f} of {:.2f} GB are free. Use a "
+            "smaller batch or --accumulate",
+            what, static_cast<double>(bytes) / 1e9, static_cast<double>(free) / 1e9,
+            static_cast<double>(total) / 1e9),
+        Ending::out_of_memory);
   }
   check_cuda(status, "cudaMalloc");
   memory_ = decltype(memory_)(memory);
@@ -125,7 +127,9 @@ device::PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
   const auto release = [](std::byte* memory) { std::free(memory); };
   std::unique_ptr<std::byte, decltype(release)> pages(
       static_cast<std::byte*>(std::aligned_alloc(page, rounded)), release);
-  check(pages != nullptr, fmt::format("no host memory for a buffer of {} bytes", rounded));
+  if (!pages)
+    throw Error(fmt::format("no host memory for a buffer of {} bytes", rounded),
+                Ending::out_of_memory);
   std::memset(pages.get(), 0, rounded);
   check_cuda(cudaHostRegister(pages.get(), rounded, cudaHostRegisterPortable), "cudaHostRegister");
   return {pages.release(), bytes, [copies = copy_.get()](std::byte* memory) {

@@ -49,7 +49,8 @@ void require_room(std::size_t needed, std::size_t batch) {
                       "addition to the weights, and {:.2f} of {:.2f} GB are free; {} rows would "
                       "fit: use a smaller batch or --accumulate",
                       batch, gigabytes(needed), gigabytes(free), gigabytes(total),
-                      static_cast<std::size_t>(static_cast<double>(batch) * fraction)));
+                      static_cast<std::size_t>(static_cast<double>(batch) * fraction)),
+          Ending::out_of_memory);
 }
 
 }  // namespace

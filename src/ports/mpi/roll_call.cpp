@@ -62,7 +62,7 @@ struct RollCall::Note {
   std::uint64_t sender_round = 0;    // when it was written
   std::uint64_t receiver_round = 0;  // the one it belongs to
   std::string text;
-  std::uint64_t outside = 0;    // of a finding: whether it is an OutsideFault
+  std::uint64_t ending = 0;     // of a finding
   std::uint64_t waited_ms = 0;  // of an answer
 };
 
@@ -77,7 +77,7 @@ void RollCall::listen(const Wait& wait) {
          {rank_, round_, asked->sender_round, answer_of(wait), 0,
           static_cast<std::uint64_t>(1e3 * (now_s() - wait.began_s))});
   while (const std::optional<Note> heard = take(finding))
-    if (heard->receiver_round == round_) end({heard->text, heard->outside != 0});
+    if (heard->receiver_round == round_) end({heard->text, static_cast<Ending>(heard->ending)});
 }
 
 RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
@@ -110,23 +110,24 @@ RollCall::Answers RollCall::ask(const Wait& wait, double deadline_s) {
   std::set_intersection(awaited.begin(), awaited.end(), late.begin(), late.end(),
                         std::back_inserter(said.late));
   if (said.phases.size() < awaited.size())
-    tell(said, {describe_missing(wait.phase, deadline_s, awaited, said.phases), false});
+    tell(said, {describe_missing(wait.phase, deadline_s, awaited, said.phases)});
   return said;
 }
 
 void RollCall::give_up(const Wait& wait, double deadline_s, const Answers& answers) {
   std::vector<int> all;
   for (const auto& [rank, phase] : answers.phases) all.push_back(rank);
-  tell(answers, {describe_missing(wait.phase, deadline_s, all, answers.phases), true});
+  tell(answers, {describe_missing(wait.phase, deadline_s, all, answers.phases), Ending::network});
 }
 
 void RollCall::warn_of_late(const Wait& wait, double deadline_s, const Answers& answers) const {
   comm::warn_of_late(wait.phase, answers.late, now_s() - wait.began_s, deadline_s, rank_);
 }
 
-void RollCall::tell(const Answers& answers, const Finding& found) {
+void RollCall::tell(const Answers& answers, const comm::WaitFinding& found) {
   for (const auto& [rank, round] : answers.rounds)
-    send({rank}, finding, {rank_, round_, round, found.text, found.outside});
+    send({rank}, finding,
+         {rank_, round_, round, found.text, static_cast<std::uint64_t>(found.ending)});
   end(found);
 }
 
@@ -139,22 +140,22 @@ bool RollCall::blame_absent(std::string_view phase, double deadline_s) {
   if (std::find(here.begin(), here.end(), rank_) == here.end()) return false;
   std::map<int, std::string> phases;
   for (const int rank : here) phases[rank] = phase;
-  std::string found = describe_missing(phase, deadline_s, comm::all_but({}, world_), phases);
-  if (absence->outside) found += "; " + absence->text;
+  const comm::WaitFinding found =
+      absence->finding(describe_missing(phase, deadline_s, comm::all_but({}, world_), phases));
   std::erase(here, rank_);
   // Ranks that have heard as many findings as this one end at once; the others ask on their own.
-  send(here, finding, {rank_, round_, round_, found, absence->outside});
-  end({found, absence->outside});
+  send(here, finding,
+       {rank_, round_, round_, found.text, static_cast<std::uint64_t>(found.ending)});
+  end(found);
 }
 
-void RollCall::end(const Finding& finding) {
+void RollCall::end(const comm::WaitFinding& found) {
   ++round_;
-  if (finding.outside) throw comm::OutsideFault(finding.text);
-  throw Error(finding.text);
+  comm::end_wait(found);
 }
 
 void RollCall::send(const std::vector<int>& ranks, int tag, const Note& note) {
-  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round, note.outside,
+  const std::uint64_t rounds[] = {note.sender_round, note.receiver_round, note.ending,
                                   note.waited_ms};
   mail_.send(ranks, tag,
              std::string(reinterpret_cast<const char*>(rounds), sizeof rounds) + note.text);

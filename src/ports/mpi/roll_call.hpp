@@ -61,12 +61,8 @@ class RollCall {
   std::optional<Note> take(int tag);
   /// Throws Error when the heartbeats name absent ranks. True where one comes nearer.
   bool blame_absent(std::string_view phase, double deadline_s);
-  struct Finding {
-    std::string text;
-    bool outside = false;
-  };
-  [[noreturn]] void tell(const Answers& answers, const Finding& finding);
-  [[noreturn]] void end(const Finding& finding);
+  [[noreturn]] void tell(const Answers& answers, const comm::WaitFinding& found);
+  [[noreturn]] void end(const comm::WaitFinding& found);
 
   Mail mail_;
   comm::FindAbsence find_absence_;

@@ -17,25 +17,27 @@ std::string title_of(int rank, const Peer& peer) {
 }
 
 /// After the deadline. The heartbeats mostly know which ranks keep the others waiting; else it is
-/// those that did not come to this meeting. Empty where one comes nearer: the wait begins again.
-std::string describe_late(std::string_view phase, const std::vector<int>& not_here,
-                          const comm::MeetingSpec& spec) {
+/// those that did not come to this meeting. Nothing where one comes nearer: the wait begins again.
+comm::WaitFinding describe_late(std::string_view phase, const std::vector<int>& not_here,
+                                const comm::MeetingSpec& spec) {
   const auto absence = spec.find_absence ? spec.find_absence(spec.deadline_s) : std::nullopt;
-  if (absence && absence->nearer) return "";
+  if (absence && absence->nearer) return {};
   const bool known = absence && !absence->ranks.empty();
-  return fmt::format("{}: {} did not arrive within {:g} s{}", phase,
-                     comm::rank_list(known ? absence->ranks : not_here), spec.deadline_s,
-                     absence && absence->outside ? "; " + absence->text : "");
+  const std::string late =
+      fmt::format("{}: {} did not arrive within {:g} s", phase,
+                  comm::rank_list(known ? absence->ranks : not_here), spec.deadline_s);
+  return absence ? absence->finding(late) : comm::WaitFinding{late};
 }
 
 /// The connection between this rank and another one has ended. The heartbeats, which connect again,
 /// know whether its process has.
-std::string describe_gone(std::string_view phase, const std::string& title,
-                          const comm::MeetingSpec& spec) {
+comm::WaitFinding describe_gone(std::string_view phase, const std::string& title,
+                                const comm::MeetingSpec& spec) {
   if (spec.rank_gone) spec.rank_gone();
   const auto absence = spec.find_absence ? spec.find_absence(0) : std::nullopt;
-  if (!absence) return fmt::format("{}: {} has gone", phase, title);
-  return fmt::format("{}: the connection to {} has ended; {}", phase, title, absence->text);
+  if (!absence) return {fmt::format("{}: {} has gone", phase, title), Ending::lost_rank};
+  return {fmt::format("{}: the connection to {} has ended; {}", phase, title, absence->text),
+          absence->ending};
 }
 
 /// A larger one would end the connection.
@@ -65,7 +67,8 @@ class Rank0Control final : public comm::MeetingControl {
     Countdown left(spec_.deadline_s);
     for (std::vector<int> deaf; !(deaf = unsent()).empty(); wait_for(wires_)) {
       if (left.over())
-        throw Error(fmt::format("{}: {} stopped listening", phase, comm::rank_list(deaf)));
+        throw Error(fmt::format("{}: {} stopped listening", phase, comm::rank_list(deaf)),
+                    Ending::stuck);
       for (Wire* wire : wires_) wire->flush();
     }
     return result;
@@ -92,8 +95,9 @@ class Rank0Control final : public comm::MeetingControl {
         const std::size_t end = message->find('\0');
         const std::string theirs = message->substr(0, end);
         if (theirs != phase)
-          refuse(fmt::format("{} is in the phase '{}' while rank 0 is in '{}'",
-                             title_of(number, peers_[rank]), theirs, phase));
+          refuse({fmt::format("{} is in the phase '{}' while rank 0 is in '{}'",
+                              title_of(number, peers_[rank]), theirs, phase),
+                  Ending::unknown});
         parts[rank] = message->substr(end + 1);
         came[rank] = true;
         here.push_back(number);
@@ -101,8 +105,8 @@ class Rank0Control final : public comm::MeetingControl {
       if (here.size() == peers_.size()) return parts;
       check_not_cancelled(spec_);
       if (!left.over()) continue;
-      const std::string late = describe_late(phase, comm::all_but(here, world()), spec_);
-      if (!late.empty()) refuse(late);
+      const auto late = describe_late(phase, comm::all_but(here, world()), spec_);
+      if (!late.text.empty()) refuse(late);
       left = Countdown(spec_.deadline_s);
     }
   }
@@ -112,9 +116,9 @@ class Rank0Control final : public comm::MeetingControl {
       if (wire->open()) wire->send(text);
   }
 
-  [[noreturn]] void refuse(const std::string& why) {
-    answer(refused + why);
-    throw comm::MissingRanks(why);
+  [[noreturn]] void refuse(const comm::WaitFinding& why) {
+    answer(refused + why.text);
+    throw comm::MissingRanks(why.text, false, why.ending);
   }
 
   /// The ranks that have not taken all that was sent to them.
@@ -158,12 +162,13 @@ class OtherRankControl final : public comm::MeetingControl {
       }
       if (!host_.wire.open()) {
         cluster::remove_card(file_, host_.secret);  // rank 0 may have been killed
-        throw comm::MissingRanks(describe_gone(phase, title_of(0, host_), spec_));
+        const auto gone = describe_gone(phase, title_of(0, host_), spec_);
+        throw comm::MissingRanks(gone.text, false, gone.ending);
       }
       check_not_cancelled(spec_);
       if (!left.over()) continue;
-      const std::string late = describe_late(phase, {0}, spec_);
-      if (!late.empty()) throw comm::MissingRanks(late);
+      const auto late = describe_late(phase, {0}, spec_);
+      if (!late.text.empty()) throw comm::MissingRanks(late.text, false, late.ending);
       left = Countdown(patience_s);
     }
   }

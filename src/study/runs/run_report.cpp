@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/ending_names.hpp"
 #include "study/runs/run_sections.hpp"
 
 namespace lockstep::study {
@@ -12,9 +13,7 @@ namespace {
 
 constexpr const char* generator = "lockstep report";
 
-bool ended_well(RunEnding ending) {
-  return ending == RunEnding::finished || ending == RunEnding::running;
-}
+bool ended_well(Ending ending) { return ending == Ending::finished || ending == Ending::running; }
 
 Verdict verdict_of(const RunStory& run, bool alone) {
   std::string text = fmt::format("{}{}: {}", alone ? "" : run.name + ": ",

@@ -202,7 +202,7 @@ RunStory read_story(const fs::path& path) {
   story.why = why_it_ended(evidence, ask_slurm_of_end(evidence));
   story.notes.insert(story.notes.end(), evidence.notes.begin(), evidence.notes.end());
   const bool began = !story.starts.empty();
-  read_or_note(run.summary(), story, story.why.ending == RunEnding::finished,
+  read_or_note(run.summary(), story, story.why.ending == Ending::finished,
                [&] { read_summary_of_newest(run.summary(), story); });
   read_or_note(run.binding(), story, began,
                [&] { story.bindings = observe::read_bindings(run.binding()); });

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/course.hpp"
 #include "lockstep/observe/summary.hpp"
@@ -25,6 +26,13 @@ std::uint64_t utc_ms(const std::string& text) {
   return static_cast<std::uint64_t>(::timegm(&time)) * 1000;
 }
 
+/// Programs before this one left only a text of it.
+Ending ending_of(const std::string& name, const std::string& reason) {
+  for (const auto& choice : Choices<Ending>::all)
+    if (choice.name == name) return choice.value;
+  return ending_in(reason);
+}
+
 /// A post-mortem that was written after `since_ms`. Empty for an older one, and with a note for one
 /// that cannot be read.
 std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
@@ -34,18 +42,21 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
     const auto json = nlohmann::json::parse(read_text(path));
     const std::uint64_t before_ms = utc_ms(json.at("time").get<std::string>()) + 1000;
     if (before_ms <= since_ms) return std::nullopt;
-    EndEvidence::PostMortem found{.reason = json.at("reason").get<std::string>(),
+    const auto reason = json.at("reason").get<std::string>();
+    EndEvidence::PostMortem found{.reason = reason,
+                                  .ending = ending_of(json.value("ending", ""), reason),
                                   .leave_out = json.value("leave_out", std::string()),
                                   .told_by = json.value("told_by_rank", 0),
                                   .missing = json.value("missing", std::vector<int>()),
                                   .before_ms = before_ms};
-    const auto host_of = [&](int rank) {
-      return json.at("ranks").at(static_cast<std::size_t>(rank)).at("host").get<std::string>();
-    };
-    for (const int rank : found.missing)
-      if (host_of(rank) == host_of(found.told_by))
-        found.memory_kills = json.value("memory_kills", std::uint64_t{0});
     const auto& ranks = json.at("ranks");
+    const auto of = [&](int rank) { return ranks.at(static_cast<std::size_t>(rank)); };
+    for (const int rank : found.missing) {
+      if (of(rank).at("host") == of(found.told_by).at("host"))
+        found.memory_kills = json.value("memory_kills", std::uint64_t{0});
+      if (of(rank).value("silent", false) && !of(rank).contains("process"))
+        found.silent.push_back(rank);
+    }
     found.all_were_there =
         ranks.size() > 1 && found.missing.empty() &&
         std::all_of(ranks.begin(), ranks.end(), [](const auto& rank) {
@@ -77,7 +88,8 @@ std::optional<observe::EndRecord> end_in_summary(const fs::path& path,
                               .steps = summary.steps,
                               .epochs = summary.epochs,
                               .seconds = summary.seconds,
-                              .time_ms = summary.ended_ms};
+                              .time_ms = summary.ended_ms,
+                              .ending = summary.ending};
   } catch (const InputError&) {
     return std::nullopt;
   }
@@ -117,6 +129,8 @@ EndEvidence read_end_evidence(const fs::path& path, const observe::Course& cours
     if (evidence.notes.empty() && start.run_id != course.starts.front().run_id)
       evidence.notes.push_back(run.metrics().string() + " has the records of several runs");
   if (!evidence.end) evidence.end = end_in_summary(run.summary(), evidence.start);
+  if (evidence.end && evidence.end->ending == Ending::unknown)
+    evidence.end->ending = ending_of(evidence.end->status, evidence.end->reason);
   if (!evidence.start && evidence.end) evidence.steps = evidence.end->steps;
   const train::RunLock::State lock = train::RunLock::look(run);
   evidence.held_since_ms = lock.held_since_ms;

@@ -105,11 +105,11 @@ void Generation::require_newest() const {
   std::error_code none;
   if (!fs::exists(next, none)) return;
   const StartNotice newest = newest_start(run_).value_or(StartNotice{});
-  throw Error(
-      fmt::format("{} was started again on {}{} while this start, generation {}, was still "
-                  "running: it ends and writes nothing more",
-                  run_.root().string(), newest.host.empty() ? "another node" : newest.host,
-                  newest.job.empty() ? "" : fmt::format(" by job {}", newest.job), number_));
+  throw Error(fmt::format("{} was started again on {}{} while this start, generation {}, was still "
+                          "running: it ends and writes nothing more",
+                          run_.root().string(), newest.host.empty() ? "another node" : newest.host,
+                          newest.job.empty() ? "" : fmt::format(" by job {}", newest.job), number_),
+              Ending::superseded);
 }
 
 bool take_over_from_previous_start(const RunDirectory& run, const StartNotice& now,

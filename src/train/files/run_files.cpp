@@ -7,7 +7,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/liveness/post_mortem.hpp"
 #include "lockstep/train/ending/notify.hpp"
 
 namespace lockstep::train {
@@ -205,12 +204,11 @@ void RunFiles::write_summary(const observe::Summary& summary) {
   write_text_atomically(directory_.summary(), observe::to_json(summary));
 }
 
-void RunFiles::leave_post_mortem(const std::string& reason) const {
+void RunFiles::leave_post_mortem(const liveness::Cause& cause) const {
   if (control_.world() > 1) return;
   try {
     const liveness::Roster alone({spec_.allocation.host});
-    liveness::write_post_mortem(directory_.root(), 0,
-                                liveness::post_mortem(alone, {.reason = reason}, 0));
+    liveness::write_post_mortem(directory_.root(), 0, liveness::post_mortem(alone, cause, 0));
   } catch (const std::exception&) {
     return;  // the reason itself is what counts, and is told
   }

@@ -8,6 +8,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/liveness/post_mortem.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/live/live_metrics.hpp"
 #include "lockstep/observe/metrics.hpp"
@@ -86,7 +87,7 @@ class RunFiles {
   void write_summary(const observe::Summary& summary);
   /// For a run of one rank that can write neither an end nor a summary, as on a full disk; of
   /// several ranks, the heartbeat writes it. Throws nothing.
-  void leave_post_mortem(const std::string& reason) const;
+  void leave_post_mortem(const liveness::Cause& cause) const;
 
  private:
   bool is_root() const { return control_.rank() == 0; }

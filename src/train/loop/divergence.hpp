@@ -11,7 +11,7 @@ namespace lockstep::train {
 /// Training has left the numbers: all ranks find it in the same step.
 class Divergence : public Error {
  public:
-  using Error::Error;
+  explicit Divergence(const std::string& what) : Error(what, Ending::diverged) {}
 };
 
 /// Throws Divergence when `condition` does not hold.

@@ -27,9 +27,10 @@ Outcome RunLoop::stop() {
                                    : "on a signal",
                         checkpoint.string()));
   if (is_root()) log::info(observe::ledger_line(ledger_.records(), best_epoch()));
-  record_end("stopped", time_is_up ? "the allocation ends soon"
-                        : planned  ? "stop-after"
-                                   : "a signal");
+  record_end("stopped", time_is_up ? Ending::out_of_time : Ending::stopped,
+             time_is_up ? "the allocation ends soon"
+             : planned  ? "stop-after"
+                        : "a signal");
   return Outcome::stopped;
 }
 
@@ -40,7 +41,7 @@ void RunLoop::finish() {
   const double seconds = now_s() - spec_.started_s;
   const double peak = control_.max({static_cast<double>(peak_resident_bytes())}, "summary")[0];
   if (!is_root()) return;
-  write_summary(record_end("finished", ""), peak);
+  write_summary(record_end("finished", Ending::finished, ""), peak);
   log::info(fmt::format("{}, in {}; {:.0f} images/s; peak memory {} a rank",
                         observe::reached_line(progress_, newest_validation_, newest_average_),
                         human_seconds(seconds), statistics_.images_per_s(), human_bytes(peak)));
@@ -61,6 +62,7 @@ void RunLoop::close_ledger(std::uint64_t epoch) {
 /// may be because a newer start has begun, is not said as well.
 void RunLoop::record_failure(const std::exception& error) {
   const bool diverged = dynamic_cast<const Divergence*>(&error) != nullptr;
+  const Ending ending = ending_of(error);
   try {
     if (diverged) finish_saves();  // all ranks find it in the same step
     files_.require_newest();
@@ -69,19 +71,21 @@ void RunLoop::record_failure(const std::exception& error) {
   }
   try {
     files_.records().write(ledger_.record_alone(progress_.epoch + 1, progress_.step));
-    const auto end = record_end(diverged ? "diverged" : "failed", error.what());
+    const auto end = record_end(diverged ? "diverged" : "failed", ending, error.what());
     if (is_root()) write_summary(end, static_cast<double>(peak_resident_bytes()));
   } catch (const std::exception&) {
-    files_.leave_post_mortem(error.what());
+    files_.leave_post_mortem({.reason = error.what(), .ending = ending});
   }
 }
 
-observe::EndRecord RunLoop::record_end(const std::string& status, const std::string& reason) {
+observe::EndRecord RunLoop::record_end(const std::string& status, Ending ending,
+                                       const std::string& reason) {
   const observe::EndRecord end{.status = status,
                                .reason = reason,
                                .steps = progress_.step,
                                .epochs = progress_.epoch,
-                               .seconds = now_s() - spec_.started_s};
+                               .seconds = now_s() - spec_.started_s,
+                               .ending = ending};
   note_end(status, reason);
   files_.records().write(end);
   return end;
@@ -105,6 +109,7 @@ void RunLoop::write_summary(const observe::EndRecord& end, double peak_bytes) {
   summary.mean_step = statistics_.times / steps;
   summary.peak_resident_bytes = static_cast<std::uint64_t>(peak_bytes);
   summary.status = end.status;
+  summary.ending = end.ending;
   summary.reason = end.reason;
   summary.samples = data_.rows_until(progress_.epoch, progress_.batch);
   summary.start = files_.start_record();

@@ -108,7 +108,8 @@ void RunLoop::note_bad_rows(const std::vector<std::string>& mine) {
           fmt::format("{} rows of epoch {} are broken, more than data.bad-rows-limit = {}; the "
                       "newest: {}. Restore the files, or pack them again",
                       progress_.bad_rows.size(), progress_.epoch + 1, config_.data.bad_rows_limit,
-                      progress_.bad_rows.back()));
+                      progress_.bad_rows.back()),
+          Ending::bad_data);
 }
 
 void RunLoop::advance(const StepTotals& totals, bool skipped) {

@@ -108,7 +108,8 @@ class RunLoop {
   void finish();
   void close_ledger(std::uint64_t epoch);
   void record_failure(const std::exception& error);
-  observe::EndRecord record_end(const std::string& status, const std::string& reason);
+  observe::EndRecord record_end(const std::string& status, Ending ending,
+                                const std::string& reason);
   /// 0: there was no validation.
   std::uint64_t best_epoch() const { return progress_.best_top1 >= 0 ? progress_.best_epoch : 0; }
   void write_summary(const observe::EndRecord& end, double peak_bytes);

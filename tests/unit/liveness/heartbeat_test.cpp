@@ -25,13 +25,13 @@ TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
 TEST_CASE("an answer that would be too long for a connection is cut", "[heartbeat]") {
   const std::vector<int> ranks{3, 4};
   const std::string message =
-      tcp::make_finding({7, comm::Absence{ranks, std::string(1 << 17, 'x'), true}});
+      tcp::make_finding({7, comm::Absence{ranks, std::string(1 << 17, 'x'), Ending::network}});
   CHECK(message.size() <= tcp::heartbeat_message_limit);
   const tcp::AbsenceFinding finding = tcp::read_finding(message);
   CHECK(finding.number == 7);
   REQUIRE(finding.absence);
   CHECK(finding.absence->ranks == ranks);
-  CHECK(finding.absence->outside);
+  CHECK(finding.absence->ending == Ending::network);
 }
 
 TEST_CASE("a rank that is alone has no heartbeat", "[heartbeat]") {
@@ -89,7 +89,7 @@ TEST_CASE("a rank that fails takes the others along with its status", "[heartbea
   const auto takes_along = [](std::size_t failing, int meeting_ms) {
     Ranks ranks(3, 20);
     pause_ms(meeting_ms);
-    ranks.heartbeats[failing]->fail("the disk is full", 2);
+    ranks.heartbeats[failing]->fail({2, "the disk is full"});
     if (failing == 0) ranks.heartbeats[0].reset();
     bool all = ranks.ended[failing] == 0;
     for (std::size_t rank = 0; rank < 3; ++rank)

@@ -25,6 +25,28 @@ TEST_CASE("a post-mortem says where every rank was", "[liveness]") {
     CHECK_THAT(text, Contains(part));
 }
 
+TEST_CASE("where ranks are gone or do not move, the state of their processes is how the run ended",
+          "[liveness]") {
+  const auto ending = [](Ending cause, const Trouble& trouble) {
+    Roster roster({"a", "b"});
+    for (const int rank : {0, 1}) roster.heard(rank, {});
+    roster.seen(1, trouble);
+    const std::string text = post_mortem(roster, {"reason", cause, {1}}, 0);
+    CHECK_THAT(text, Contains("\"silent\": true"));
+    const std::string begin = "\"ending\": \"";
+    const std::size_t at = text.find(begin) + begin.size();
+    return text.substr(at, text.find('"', at) - at);
+  };
+  const Trouble asleep{"it is in disk sleep", Ending::file_system},
+      ended{"its process has ended", Ending::lost_rank};
+  CHECK(ending(Ending::stuck, {}) == "stuck");
+  CHECK(ending(Ending::stuck, {"it is stopped"}) == "stuck");
+  CHECK(ending(Ending::stuck, asleep) == "file system");
+  CHECK(ending(Ending::lost_rank, asleep) == "file system");
+  CHECK(ending(Ending::unknown, ended) == "lost rank");
+  CHECK(ending(Ending::disk_full, asleep) == "disk full");
+}
+
 TEST_CASE(
     "each rank leaves its own post-mortem, and rank 0's or a finished run gives the room back",
     "[liveness]") {

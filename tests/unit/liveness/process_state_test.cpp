@@ -20,15 +20,15 @@ TEST_CASE("a neighbour's process is seen when it is stopped, and when it has end
   int status = 0;
   REQUIRE(kill(child, SIGSTOP) == 0);
   REQUIRE(waitpid(child, &status, WUNTRACED) == child);
-  CHECK(trouble_of(process) == "it is stopped");
+  CHECK(trouble_of(process).text == "it is stopped");
   ProcessId elsewhere = process;
   ++elsewhere.space;  // in another container, this number is another process
-  CHECK(trouble_of(elsewhere).empty());
+  CHECK(trouble_of(elsewhere).text.empty());
   REQUIRE(kill(child, SIGKILL) == 0);
   REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(trouble_of(process) == "its process has ended");
+  CHECK(trouble_of(process).text == "its process has ended");
   CHECK(has_ended(process));
-  CHECK(trouble_of(own_process()).empty());
+  CHECK(trouble_of(own_process()).text.empty());
   CHECK_FALSE(has_ended(own_process()));
 }
 
@@ -36,7 +36,8 @@ TEST_CASE("the kernel's words for a process become the reason of its silence",
           "[liveness][process]") {
   const auto trouble = [](const std::string& state, const std::string& dumping) {
     return trouble_in("Name:\tlockstep\nUmask:\t0022\nState:\t" + state +
-                      "\nTgid:\t7\nCoreDumping:\t" + dumping + "\nThreads:\t3\n");
+                      "\nTgid:\t7\nCoreDumping:\t" + dumping + "\nThreads:\t3\n")
+        .text;
   };
   CHECK(trouble("R (running)", "0").empty());
   CHECK(trouble("S (sleeping)", "0").empty());
@@ -46,7 +47,7 @@ TEST_CASE("the kernel's words for a process become the reason of its silence",
   CHECK(trouble("T (stopped)", "0") == "it is stopped");
   CHECK(trouble("t (tracing stop)", "0") == "a debugger has stopped it");
   CHECK(trouble("Z (zombie)", "0") == "its process has ended");
-  CHECK(trouble_in("").empty());
+  CHECK(trouble_in("").text.empty());
 }
 
 TEST_CASE("what a neighbour has seen of a silent rank is said until it beats again",
@@ -58,11 +59,11 @@ TEST_CASE("what a neighbour has seen of a silent rank is said until it beats aga
   roster.heard(1, {});
   CHECK(roster.neighbour(2, 3) == 1);
   CHECK_FALSE(roster.neighbour(0, 3));
-  roster.seen(2, "it is stopped");
+  roster.seen(2, {"it is stopped"});
   CHECK(roster.describe_missing({2}) ==
         "rank 2 on b (silent for 10 s, last in step 7, forward; it is stopped)");
-  CHECK(post_mortem(roster, {"why", {2}}, 0).find("\"process\": \"it is stopped\"") !=
-        std::string::npos);
+  CHECK(post_mortem(roster, {.reason = "why", .missing = {2}}, 0)
+            .find("\"process\": \"it is stopped\"") != std::string::npos);
   roster.heard(2, {7, Phase::forward, 0, 0, false, 1});
   CHECK(roster.describe_missing({2}) == "rank 2 on b (silent for 0 s, last in step 7, forward)");
 }

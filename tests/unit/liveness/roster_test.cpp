@@ -86,12 +86,12 @@ TEST_CASE("a late rank that waits for a file system is not at fault", "[roster]"
     roster.pass(30);
     return *roster.absence(60, 20);
   };
-  CHECK_FALSE(absence(at(9, Phase::data, false, 5)).outside);
-  CHECK(absence(at(9, Phase::checkpoint, false, 5)).outside);
+  CHECK(absence(at(9, Phase::data, false, 5)).ending == Ending::stuck);
+  CHECK(absence(at(9, Phase::checkpoint, false, 5)).ending == Ending::file_system);
   Activity held = at(9, Phase::end_of_step, false, 5);
   held.on_files = true;
   const auto found = absence(held);
-  CHECK(found.outside);
+  CHECK(found.ending == Ending::file_system);
   CHECK(found.ranks == std::vector<int>{0});
   CHECK_THAT(found.text, Contains("does the file system of the run answer?"));
 }
@@ -170,7 +170,7 @@ TEST_CASE("a rank in an earlier step is waited for as long as it makes steps", "
     both(step);
     const auto absence = roster.absence(20, 60);
     REQUIRE(absence);
-    CHECK((absence->ranks.empty() && absence->nearer && !absence->outside));
+    CHECK((absence->ranks.empty() && absence->nearer && absence->ending == Ending::stuck));
     CHECK_THAT(absence->text, Contains("rank 1 on b") && Contains("make steps"));
   }
   // Its step is an endless one.

@@ -67,7 +67,8 @@ TEST_CASE("what a node did not let a rank send is not silence", "[roster][starva
   CHECK(roster.describe_missing({2}) ==
         "rank 2 on b (silent for 36 s, last in step 7, forward; the node is overloaded: rank 1's "
         "heartbeat was not scheduled for 15 s)");
-  CHECK_THAT(post_mortem(roster, {"why", {2}}, 0), Contains("\"not_scheduled_s\": 15.0"));
+  CHECK_THAT(post_mortem(roster, {.reason = "why", .missing = {2}}, 0),
+             Contains("\"not_scheduled_s\": 15.0"));
 }
 
 TEST_CASE("what two ranks of a node say about the same time counts once", "[roster][starvation]") {

@@ -120,7 +120,7 @@ TEST_CASE("a run that was killed is reported from its records", "[report]") {
   const Folder folder("report");
   const std::string run = killed_run(folder);
   const RunStory story = read_story(run);
-  CHECK(story.why.ending == RunEnding::killed);
+  CHECK(story.why.ending == Ending::killed);
   CHECK(story.steps == 25);
   REQUIRE(story.starts.size() == 2);
   CHECK(story.measured.count == 15);

@@ -17,18 +17,30 @@ class OutsideFault : public Error {
   using Error::Error;
 };
 
+/// What a rank has found out of a wait that did not end, and tells the others.
+struct WaitFinding {
+  std::string text;  ///< empty: nothing was found
+  Ending ending = Ending::stuck;
+  /// It is the network's or a file system's fault.
+  bool outside() const { return ending == Ending::network || ending == Ending::file_system; }
+};
+/// Throws OutsideFault or Error.
+[[noreturn]] void end_wait(const WaitFinding& found);
+
 /// The ranks that keep others waiting.
 struct Absence {
-  std::vector<int> ranks;  ///< ascending; empty when every rank is present and on time
-  std::string text;        ///< which ranks, in which step and phase, and for how long
-  bool outside = false;    ///< what is known suggests an OutsideFault
+  std::vector<int> ranks;         ///< ascending; empty when every rank is present and on time
+  std::string text;               ///< which ranks, in which step and phase, and for how long
+  Ending ending = Ending::stuck;  ///< of a run that ends with it
   /// No rank is late: one in an earlier step, which some exchanges allow, makes steps. A
   /// wait for it begins again.
   bool nearer = false;
 
   static void fields(auto& self, auto&& visit) {
-    visit(self.ranks, self.text, self.outside, self.nearer);
+    visit(self.ranks, self.text, self.ending, self.nearer);
   }
+  /// `what`, and of a fault outside what is known beyond it.
+  WaitFinding finding(const std::string& what) const;
 };
 
 /// Finds the ranks that keep this one waiting, after it has waited for `waited_s`. Does not ask

@@ -45,7 +45,7 @@ void HeartbeatClient::judge() {
   report(reports() ? fmt::format("missing: {}; rank {} is in {}; ending the job", what, rank_,
                                  describe(spec_.activity.now()))
                    : "",
-         {.reason = "missing: " + what, .missing = {0}});
+         {.reason = "missing: " + what, .ending = Ending::lost_rank, .missing = {0}});
   end_process(spec_.lost_status, reports() ? 0 : 1);
 }
 
@@ -90,7 +90,7 @@ void HeartbeatClient::take_message(const std::string& message) {
 }
 
 /// Rank 0 writes the post-mortem first; when it ends, the connection breaks.
-void HeartbeatClient::end_as_told(const End& end) {
+void HeartbeatClient::end_as_told(const liveness::End& end) {
   over_ = true;
   if (starved_s_ > spec_.timeout_s / 2)  // rank 0 took this rank for a lost one
     log::warn(
@@ -133,18 +133,19 @@ void HeartbeatClient::continue_connecting() {
 /// This rank hears only rank 0, which hears all ranks.
 void HeartbeatClient::look_for_absence(const AbsenceQuestion& question) {
   if (!roster_.missing(quiet_s()).empty())
-    answer({question.number, comm::Absence{{0}, "missing: " + roster_.describe_missing({0})}});
+    answer({question.number,
+            comm::Absence{{0}, "missing: " + roster_.describe_missing({0}), Ending::lost_rank}});
   else if (wire_.open())
     wire_.send(make_question(question));
   else
     answer({question.number, std::nullopt});
 }
 
-void HeartbeatClient::report_failure(const End& end) {
+void HeartbeatClient::report_failure(const liveness::End& end) {
   if (over_) return;
   insist();
   if (!wire_.open()) return;
-  wire_.send(make_end(failure_mark, end.status, end.why));
+  wire_.send(make_end(failure_mark, end));
   left_ = true;
   Wire* const only[] = {&wire_};
   for (const double until_s = now_s() + patience_s; wire_.open() && now_s() < until_s;

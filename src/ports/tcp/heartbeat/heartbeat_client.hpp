@@ -25,12 +25,12 @@ class HeartbeatClient final : public HeartbeatThread {
   void hear();
   void take_message(const std::string& message);
   void judge();
-  void end_as_told(const End& end);
+  void end_as_told(const liveness::End& end);
   void beat(double starved_s) override;
   void begin_to_connect();
   void continue_connecting();
   void look_for_absence(const AbsenceQuestion& question) override;
-  void report_failure(const End& end) override;
+  void report_failure(const liveness::End& end) override;
   void insist();
   void say_goodbye() override;
   bool reports() const;

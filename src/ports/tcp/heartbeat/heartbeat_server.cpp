@@ -119,7 +119,7 @@ void HeartbeatServer::take_message(int rank, Peer& peer, const std::string& mess
       return hear_report(rank, read_report(message));
     case sight_mark: {
       const Sight sight = read_sight(message);
-      return roster_.seen(sight.rank, sight.state);
+      return roster_.seen(sight.rank, sight.trouble);
     }
     case goodbye_mark:
       peer.left = true;
@@ -209,14 +209,14 @@ void HeartbeatServer::judge() {
                                ? fmt::format("no rank made progress for {:.0f} s, in {}", patient_s,
                                              describe(spec_.activity.now()))
                                : fmt::format("the others wait for {}", roster_.describe_late(late));
-  end_all(what + "; ending the job", {.reason = what});
+  end_all(what + "; ending the job", {.reason = what, .ending = Ending::stuck});
 }
 
 void HeartbeatServer::end_for(const std::vector<int>& ranks) {
   const std::string what = fmt::format("{} of {} ranks missing: {}", ranks.size(), world(),
                                        roster_.describe_missing(ranks));
   end_all(fmt::format("{}; rank 0 is in {}; ending the job", what, describe(spec_.activity.now())),
-          {.reason = what, .missing = ranks});
+          {.reason = what, .ending = Ending::lost_rank, .missing = ranks});
 }
 
 /// All ranks answer, all wait, and none has moved for the timeout: does the network between the
@@ -248,27 +248,28 @@ void HeartbeatServer::end_for(const std::vector<liveness::Links::Link>& links) {
   end_all(fmt::format("{}; all ranks wait, rank 0 in {}; ending the job. A start without {} does "
                       "not need it",
                       what, describe(spec_.activity.now()), join(without, ", ")),
-          {.reason = what, .leave_out = without});
+          {.reason = what, .ending = Ending::network, .leave_out = without});
 }
 
 void HeartbeatServer::end_all(const std::string& text, const liveness::Cause& cause) {
   report(text, cause);
-  attempt([&] { tell_all(make_end(end_mark, spec_.lost_status, cause.reason)); });
+  attempt([&] { tell_all(make_end(end_mark, {spec_.lost_status, cause.reason, cause.ending})); });
   end_process(spec_.lost_status, 0);
 }
 
 /// That rank has printed its error. Most launchers now end the others; otherwise this does.
-void HeartbeatServer::other_failed(int rank, const End& end) {
+void HeartbeatServer::other_failed(int rank, const liveness::End& end) {
   over_ = true;
-  report(lateness(), {fmt::format("rank {} on {}: {}", rank, place(rank).host, end.why)});
-  attempt([&] { tell_all(make_end(end_mark, end.status, end.why)); });
+  report(lateness(),
+         {fmt::format("rank {} on {}: {}", rank, place(rank).host, end.why), end.ending});
+  attempt([&] { tell_all(make_end(end_mark, end)); });
   end_process(end.status, patience_s);
 }
 
-void HeartbeatServer::report_failure(const End& end) {
+void HeartbeatServer::report_failure(const liveness::End& end) {
   if (over_) return;
-  report(lateness(), {fmt::format("rank 0 on {}: {}", place(0).host, end.why)});
-  tell_all(make_end(end_mark, end.status, end.why));
+  report(lateness(), {fmt::format("rank 0 on {}: {}", place(0).host, end.why), end.ending});
+  tell_all(make_end(end_mark, end));
 }
 
 AbsenceFinding HeartbeatServer::find(const AbsenceQuestion& question) const {

@@ -62,8 +62,8 @@ class HeartbeatServer final : public HeartbeatThread {
   void end_for(const std::vector<liveness::Links::Link>& links);
   /// Reports, leaves the post-mortem, and ends all ranks.
   void end_all(const std::string& text, const liveness::Cause& cause);
-  void other_failed(int rank, const End& end);
-  void report_failure(const End& end) override;
+  void other_failed(int rank, const liveness::End& end);
+  void report_failure(const liveness::End& end) override;
   AbsenceFinding find(const AbsenceQuestion& question) const;
   void look_for_absence(const AbsenceQuestion& question) override { answer(find(question)); }
   std::string lateness() const;

@@ -122,7 +122,7 @@ void HeartbeatThread::run() {
 
 /// False when it was the last one.
 bool HeartbeatThread::turn(liveness::StarvationWatch& watch) {
-  std::optional<End> failure;
+  std::optional<liveness::End> failure;
   {
     const std::scoped_lock lock(mutex_);
     failure = failure_;
@@ -188,9 +188,9 @@ void HeartbeatThread::wait(double seconds, bool only_for_wake) {
   if (!only_for_wake) static_cast<void>(::read(wake_.get(), &times, sizeof times));
 }
 
-void HeartbeatThread::fail(const std::string& why, int status) {
+void HeartbeatThread::fail(const liveness::End& end) {
   std::unique_lock lock(mutex_);
-  failure_ = End{status, why};
+  failure_ = end;
   wake();
   changed_.wait_for(lock, seconds_of(2 * patience_s), [this] { return reported_; });
 }

@@ -40,7 +40,7 @@ std::vector<std::string> hosts_of(const std::vector<KnownRank>& ranks);
 /// belong to the heartbeat's thread, and the main thread never touches them.
 class HeartbeatThread : public liveness::Heartbeat {
  public:
-  void fail(const std::string& why, int status) final;
+  void fail(const liveness::End& end) final;
   std::optional<comm::Absence> find_absence(double waited_s) final;
   void leave_post_mortem_in(const std::filesystem::path& directory) final;
 
@@ -54,8 +54,8 @@ class HeartbeatThread : public liveness::Heartbeat {
   virtual void listen() = 0;
   virtual void beat(double starved_s) = 0;  ///< once every interval
   virtual void say_goodbye() = 0;
-  virtual std::uint16_t own_port() const { return 0; }  ///< where others connect to this rank
-  virtual void report_failure(const End& end) = 0;      ///< of this rank
+  virtual std::uint16_t own_port() const { return 0; }        ///< where others connect to this rank
+  virtual void report_failure(const liveness::End& end) = 0;  ///< of this rank
   /// A thread of this process waits in find_absence() for answer(), which may be called later.
   virtual void look_for_absence(const AbsenceQuestion& question) = 0;
   virtual double shortest_turn_s() const { return 0; }  ///< messages wait for the turn's end
@@ -63,7 +63,7 @@ class HeartbeatThread : public liveness::Heartbeat {
   void answer(AbsenceFinding finding);
   double quiet_s() const;  ///< a rank that is silent for longer counts as absent
   /// The process of a rank of this node, as of liveness::trouble_of.
-  std::string look_at(int rank) const { return liveness::trouble_of(place(rank).process); }
+  liveness::Trouble look_at(int rank) const { return liveness::trouble_of(place(rank).process); }
   bool shares_node(int rank) const { return place(rank).host == place(rank_).host; }
   /// Whether a rank's connection, which has ended, ended with its process: soon after its last
   /// message, or as this node sees. Else it may be the network's fault, and the timeout decides.
@@ -108,7 +108,7 @@ class HeartbeatThread : public liveness::Heartbeat {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false, reported_ = false;  // under the mutex, like the next five
-  std::optional<End> failure_;
+  std::optional<liveness::End> failure_;
   AbsenceQuestion asked_;  ///< the newest
   std::uint64_t passed_on_ = 0, answered_ = 0;
   std::optional<comm::Absence> absence_;

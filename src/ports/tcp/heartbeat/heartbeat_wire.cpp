@@ -34,18 +34,12 @@ std::string make_beat(const comm::Activity& activity, double starved_s) {
 
 Beat read_beat(std::string_view message) { return read<Beat>(message); }
 
-std::string make_end(char mark, int status, std::string_view why) {
-  return fmt::format("{} {} {}", mark, status, why.substr(0, most_text));
+std::string make_end(char mark, liveness::End end) {
+  end.why.resize(std::min(end.why.size(), most_text));
+  return message(mark, end);
 }
 
-End read_end(std::string_view message) {
-  std::istringstream words{std::string(message)};
-  char mark = 0;
-  End end;
-  words >> mark >> end.status >> std::ws;
-  std::getline(words, end.why, '\0');
-  return end;
-}
+liveness::End read_end(std::string_view message) { return read<liveness::End>(message); }
 
 std::string make_question(const AbsenceQuestion& question) {
   return message(question_mark, question);

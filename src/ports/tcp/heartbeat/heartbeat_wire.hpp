@@ -7,7 +7,9 @@
 
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/waits/absence.hpp"
+#include "lockstep/liveness/heartbeat.hpp"
 #include "lockstep/liveness/links.hpp"
+#include "lockstep/liveness/process_state.hpp"
 
 namespace lockstep::tcp {
 
@@ -32,12 +34,8 @@ struct Beat {
 std::string make_beat(const comm::Activity& activity, double starved_s = 0);
 Beat read_beat(std::string_view message);
 /// A failure, or rank 0's order to end: the status to end with, and why.
-std::string make_end(char mark, int status, std::string_view why);
-struct End {
-  int status = 1;
-  std::string why;
-};
-End read_end(std::string_view message);
+std::string make_end(char mark, liveness::End end);
+liveness::End read_end(std::string_view message);
 /// A rank asks rank 0 which ranks keep it waiting.
 struct AbsenceQuestion {
   std::uint64_t number = 0;  ///< counted by the rank that asks; the finding repeats it
@@ -71,9 +69,9 @@ std::string make_look(int rank);
 int read_look(std::string_view message);
 struct Sight {
   int rank = 0;
-  std::string state;  ///< of its process, as of liveness::trouble_of
+  liveness::Trouble trouble;  ///< of its process
 
-  static void fields(auto& self, auto&& visit) { visit(self.rank, self.state); }
+  static void fields(auto& self, auto&& visit) { visit(self.rank, self.trouble); }
 };
 std::string make_sight(const Sight& sight);
 Sight read_sight(std::string_view message);

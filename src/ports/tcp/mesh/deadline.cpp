@@ -16,11 +16,6 @@ namespace {
 
 constexpr double look_every_s = 0.1;
 
-[[noreturn]] void end(const MeshFinding& finding) {
-  if (finding.outside) throw comm::OutsideFault(finding.text);
-  throw Error(finding.text);
-}
-
 }  // namespace
 
 MeshDeadline::MeshDeadline(Mesh& mesh, double deadline_s, const comm::FindAbsence& find_absence,
@@ -60,7 +55,7 @@ void MeshDeadline::poll() {
 void MeshDeadline::look(const std::vector<int>& awaited) {
   mesh_.note_wait(this, awaited);
   told_ = true;
-  if (const MeshFinding told = mesh_.finding(); !told.text.empty()) end(told);
+  if (const auto told = mesh_.finding(); !told.text.empty()) comm::end_wait(told);
   std::vector<int> gone = awaited;
   std::erase_if(gone, [&](int rank) { return !mesh_.link(rank).gone(); });
   if (!gone.empty() && !first_gone_s_) first_gone_s_ = now_s();
@@ -86,7 +81,7 @@ void MeshDeadline::end_without(const std::vector<int>& gone) {
                        "network between these nodes work?",
                        phase_, mesh_.host_of(mesh_.rank()), mesh_.host_of(gone.front()),
                        comm::rank_list({gone.front()})),
-           true});
+           Ending::network});
 }
 
 /// Asks the heartbeats first, which mostly know, then the ranks.
@@ -104,34 +99,30 @@ void MeshDeadline::ask(const std::vector<int>& awaited) {
     missing = std::move(result.mute);
     free = std::move(result.free);
   }
-  if (const MeshFinding told = mesh_.finding(); !told.text.empty()) end(told);
+  if (const auto told = mesh_.finding(); !told.text.empty()) comm::end_wait(told);
   if (missing.empty()) {
     free_ = std::move(free);
     left_ = Countdown(comm::look_longer_s);
     return;
   }
-  MeshFinding found;
-  found.text = fmt::format("{}: {} did not arrive within {} s", phase_, comm::rank_list(missing),
-                           deadline_s_);
-  found.outside = known && absence->outside;
-  if (found.outside) found.text += "; " + absence->text;
-  end_all(found);
+  const std::string late = fmt::format("{}: {} did not arrive within {} s", phase_,
+                                       comm::rank_list(missing), deadline_s_);
+  end_all(known ? absence->finding(late) : comm::WaitFinding{late});
 }
 
 /// All answer, and still nothing came. Where all wait for each other, it is the network's fault.
 void MeshDeadline::give_up() {
   if (free_->empty())
     end_all({fmt::format("{}: nothing came for {} s, though all ranks answer", phase_, deadline_s_),
-             true});
+             Ending::network});
   end_all(
       {fmt::format("{}: {} did not arrive within {} s, though {}", phase_, comm::rank_list(*free_),
-                   deadline_s_, free_->size() == 1 ? "it answers" : "they answer"),
-       false});
+                   deadline_s_, free_->size() == 1 ? "it answers" : "they answer")});
 }
 
-void MeshDeadline::end_all(const MeshFinding& found) {
+void MeshDeadline::end_all(const comm::WaitFinding& found) {
   mesh_.tell(found);
-  end(found);
+  comm::end_wait(found);
 }
 
 }  // namespace lockstep::tcp

@@ -33,7 +33,7 @@ class MeshDeadline final : public comm::WaitDeadline {
   [[noreturn]] void end_without(const std::vector<int>& gone);
   void ask(const std::vector<int>& awaited);
   [[noreturn]] void give_up();
-  [[noreturn]] void end_all(const MeshFinding& found);
+  [[noreturn]] void end_all(const comm::WaitFinding& found);
 
   Mesh& mesh_;
   const double deadline_s_;

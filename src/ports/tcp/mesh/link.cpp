@@ -251,7 +251,7 @@ void Link::hear() {
       return;
     case Notice::finding:
       finding_.text = text;
-      finding_.outside = arriving_.tag.number != 0;
+      finding_.ending = static_cast<Ending>(arriving_.tag.number);
       return;
     case Notice::here:
       return;

@@ -10,18 +10,13 @@
 
 #include "lockstep/comm/staging.hpp"
 #include "lockstep/comm/transport.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {
 
 /// Messages about the ranks themselves: their kinds follow those of a transport.
 enum class Notice : std::uint32_t { here = comm::message_kinds, question, answer, finding };
-
-/// What a rank has found out about ranks that are missing.
-struct MeshFinding {
-  std::string text;      ///< empty: nothing was found
-  bool outside = false;  ///< it is an OutsideFault
-};
 
 /// A message that came before it was expected, or that is only to be read.
 class Arrival {
@@ -85,7 +80,7 @@ class Link {
 
   std::uint32_t answered() const { return answered_; }   ///< the newest question that was answered
   const std::string& answer() const { return answer_; }  ///< to that one
-  const MeshFinding& finding() const { return finding_; }
+  const comm::WaitFinding& finding() const { return finding_; }
 
  private:
   friend class LinkMessage;
@@ -126,7 +121,7 @@ class Link {
   Arrival arrival_;
   std::uint32_t answered_ = 0;
   std::string answer_;
-  MeshFinding finding_;
+  comm::WaitFinding finding_;
 };
 
 }  // namespace lockstep::tcp

@@ -196,9 +196,10 @@ RollCallResult Mesh::ask(const std::vector<int>& ranks) {
   return {{mute.begin(), mute.end()}, {free.begin(), free.end()}};
 }
 
-void Mesh::tell(const MeshFinding& finding) {
+void Mesh::tell(const comm::WaitFinding& finding) {
   for (const auto& other : peers_)
-    if (other->link.open()) other->link.notify(Notice::finding, finding.outside, finding.text);
+    if (other->link.open())
+      other->link.notify(Notice::finding, static_cast<std::uint32_t>(finding.ending), finding.text);
   wait(last_words_s, [this] {
     return std::none_of(peers_.begin(), peers_.end(), [](const auto& other) {
       return other->link.open() && other->link.unsent();
@@ -211,7 +212,7 @@ void Mesh::wait(double within_s, const std::function<bool()>& over) {
   for (device::Idle idle; !over() && !left.over(); idle()) move();
 }
 
-MeshFinding Mesh::finding() const {
+comm::WaitFinding Mesh::finding() const {
   for (const auto& other : peers_)
     if (!other->link.finding().text.empty()) return other->link.finding();
   return {};

@@ -48,8 +48,8 @@ class Mesh {
   /// What these ranks, those that they wait for, and so on, say within two seconds. A rank answers
   /// when it calls move().
   RollCallResult ask(const std::vector<int>& ranks);
-  void tell(const MeshFinding& finding);  ///< to all ranks that are connected
-  MeshFinding finding() const;            ///< that another rank has told this one
+  void tell(const comm::WaitFinding& finding);  ///< to all ranks that are connected
+  comm::WaitFinding finding() const;            ///< that another rank has told this one
 
  private:
   struct Peer {

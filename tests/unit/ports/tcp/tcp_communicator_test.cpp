@@ -181,7 +181,7 @@ TEST_CASE("over TCP all ranks hear that a file system or the network is at fault
   const auto frozen = ranks_tell(3, [](Control& control) {
     const int rank = control.rank();
     const auto communicator = connect(control, rank == 2 ? 10 : 1, [](double) {
-      return Absence{{1}, "the others wait for rank 1", true};
+      return Absence{{1}, "the others wait for rank 1", Ending::file_system};
     });
     if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
     if (rank == 1) return std::string("absent");

@@ -227,7 +227,7 @@ TEST_CASE("over TCP a connection that broke to a rank that is alive is the netwo
           "[tcp][slow][waits]") {
   const auto told = ranks_tell(2, [](Control& control) {
     auto world = connect(control, 60, [](double) {
-      return Absence{.ranks = {}, .text = "all ranks are alive", .outside = true};
+      return Absence{.ranks = {}, .text = "all ranks are alive", .ending = Ending::network};
     });
     float value = 1;
     const auto first = elements(&value, 1);

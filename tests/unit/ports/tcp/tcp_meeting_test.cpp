@@ -218,7 +218,7 @@ TEST_CASE("a connection that has ended says whether its rank is alive", "[tcp][m
     const cluster::MeetingPlace place = place_in(folder);
     const auto knows = [alive](double) -> std::optional<Absence> {
       if (!alive) return Absence{{1}, "missing: rank 1 (its process has ended)"};
-      return Absence{{}, "all ranks are alive", true};
+      return Absence{{}, "all ranks are alive", Ending::network};
     };
     const MeetingSpec spec{.deadline_s = 60, .find_absence = knows};
     auto zero = join(place, 0, spec), two = join(place, 2, spec);
@@ -245,7 +245,7 @@ TEST_CASE("after the deadline of a meeting the heartbeats say which rank is late
   std::optional<Absence> known = Absence{{2}, "the others wait for rank 2"};
   const MeetingSpec spec{.deadline_s = 4, .find_absence = [&](double) { return known; }};
   for (const bool late : {true, false}) {
-    if (!late) known = Absence{{}, "does the network work?", true};
+    if (!late) known = Absence{{}, "does the network work?", Ending::network};
     auto zero = join(place, 0, spec), two = join(place, 2, spec);
     Wire wire = say_hello(place, 1, true);
     wire.send("");
