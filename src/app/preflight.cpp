@@ -28,8 +28,7 @@ struct PreflightOptions {
 
 /// The step that a training with these keys would make there.
 backend::PreflightSpec spec_of(const PreflightOptions& options) {
-  options.run.refuse_those_of_runs("nothing runs on a GPU that is not here");
-  config::Config config = options.run.config();
+  config::Config config = options.run.of_steps("nothing runs on a GPU that is not here");
   config.backend = config::BackendChoice::cuda;
   config::resolve(config, 1);
   const data::DataSetInfo rows = train::synthetic_rows(config);

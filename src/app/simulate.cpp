@@ -38,32 +38,17 @@ std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulat
                       world, options.comm, measured));
     if (worlds.empty()) worlds = {1, measured};
   }
-  const auto has_groups = [&](std::size_t world) {
-    return world == 1 || world % all.norm_ranks == 0;
-  };
-  for (const std::size_t world : worlds)
-    require(has_groups(world),
-            fmt::format("--norm-ranks {} does not divide {} ranks", all.norm_ranks, world));
   if (!worlds.empty()) return worlds;
   worlds = {1};
+  const auto add = [&](std::size_t world) {
+    const bool rows = all.training.batch == 0 || all.training.batch >= world;
+    if (rows && world % all.training.model_options.norm_ranks == 0) worlds.push_back(world);
+  };
   for (std::size_t world = std::max<std::size_t>(2, all.per_node); world < most_known_ranks;
        world *= 2)
-    if (has_groups(world)) worlds.push_back(world);
-  if (has_groups(most_known_ranks)) worlds.push_back(most_known_ranks);
+    add(world);
+  add(most_known_ranks);
   return worlds;
-}
-
-/// Of the rank that has most of a batch: the others wait for it.
-std::size_t rows_of(const SimulateOptions& options, std::size_t world) {
-  if (options.batch == 0) return options.batch_per_rank > 0 ? options.batch_per_rank : 32;
-  require(options.batch >= world,
-          fmt::format("--batch {}: of {} ranks each needs a row", options.batch, world));
-  return (options.batch + world - 1) / world;
-}
-
-/// Of all ranks.
-std::size_t batch_of(const SimulateOptions& options, std::size_t world) {
-  return options.batch > 0 ? options.batch : rows_of(options, world) * world;
 }
 
 Json to_json(const study::StepTimeline& step) {
@@ -82,18 +67,16 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
   // A single line has no other one to be compared with.
   const std::size_t base_world = worlds.size() > 1 ? worlds.front() : 1;
   const auto rows_per_s = [&](std::size_t world, const study::StepTimeline& step) {
-    return 1e3 * static_cast<double>(batch_of(options, world)) /
+    return 1e3 * static_cast<double>(all.on(world).batch) /
            (static_cast<double>(world) * step.step_ms());
   };
-  const double base =
-      rows_per_s(base_world, all.step(base_world, rows_of(options, base_world), all.bucket_mb));
+  const double base = rows_per_s(base_world, all.step(base_world, all.bucket_mb));
   for (const std::size_t world : worlds) {
-    const std::size_t rows = rows_of(options, world);
-    const study::StepTimeline step = all.step(world, rows, all.bucket_mb);
+    const study::StepTimeline step = all.step(world, all.bucket_mb);
     const double each = rows_per_s(world, step), rate = each * static_cast<double>(world);
     points.push_back({{"ranks", world},
                       {"nodes", study::Layout{world, all.per_node}.nodes()},
-                      {"batch", batch_of(options, world)},
+                      {"batch", all.on(world).batch},
                       {"step_ms", step.step_ms()},
                       {"compute_ms", step.compute_ms()},
                       {"exposed_comm_ms", step.exposed_ms},
@@ -103,11 +86,11 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
                       {"images_per_s_and_rank", each},
                       {"efficiency", each / base},
                       {"bucket_mb", all.bucket_mb},
-                      {"best_bucket_mb", all.best_bucket_mb(world, rows)},
+                      {"best_bucket_mb", all.best_bucket_mb(world)},
                       {"buckets", to_json(step)}});
   }
   return {{"machine", all.machine.name},        {"source", all.machine.source},
-          {"model", all.network.name},          {"precision", to_string(all.precision)},
+          {"model", all.network.name},          {"precision", to_string(all.training.precision)},
           {"pace", describe(all.pace)},         {"base_ranks", base_world},
           {"base_images_per_s_and_rank", base}, {"points", std::move(points)}};
 }
@@ -156,22 +139,20 @@ void report(const Json& json, bool buckets) {
 }
 
 /// Throws InputError naming an option that was given without the one that it is about.
-void require_effects(const Arguments& app, const SimulateOptions& options) {
+void require_effects(const Arguments& app, const SimulateOptions& options,
+                     const config::Config& training) {
   const auto needs = [&](const char* option, bool met, const char* other) {
     require(met || !app.given(option),
             fmt::format("{} would have no effect without {}", option, other));
   };
-  needs("--gossip-late", options.gossip, "--gossip");
-  needs("--power-sgd-gb-s", options.power_sgd > 0, "--power-sgd");
+  needs("--power-sgd-gb-s", training.comm.power_sgd > 0, "--comm.power-sgd");
   needs("--efficiency", !options.tape.empty(), "--tape");
 }
 
 int run(Launch& launch, const Arguments& app, const SimulateOptions& options) {
   if (leave_to_rank_0(launch)) return status_done;
-  require_effects(app, options);
-  require(options.batch == 0 || options.batch_per_rank == 0,
-          "give one of --batch and --batch-per-rank");
   const Simulation all(options);
+  require_effects(app, options, all.training);
   Json json = simulate(options, all);
   report(json, options.buckets);
   if (!options.hwloc.empty()) json["paths"] = show_node_paths(options.hwloc, all.machine);
@@ -184,37 +165,17 @@ int run(Launch& launch, const Arguments& app, const SimulateOptions& options) {
 Command add_simulate(Arguments root) {
   auto options = std::make_shared<SimulateOptions>();
   Arguments app = root.add_command(
-      "simulate", "Predict a step on a machine that is not here, on any number of ranks");
+      "simulate",
+      "Predict a training's step on a machine that is not here, on any number of ranks. Takes all "
+      "keys of a training; where none is given, the machine's model, precision and buckets count, "
+      "and 32 rows a rank");
   app.add("--machine", options->machine, "description of the machine: jobs/machines/*.toml")
       .required()
       .called("FILE");
-  app.add("--model", options->model, "as for lockstep train (default: the machine's)");
-  app.add("--precision", options->precision, "fp32, tf32, bf16 or fp16 (default: the machine's)");
-  add_count(app, "--image", options->image, an_image_or_usual,
-            "side of the images; 0: 32 or 224, by the model");
-  add_count(app, "--classes", options->classes, classes_or_usual,
-            "number of classes; 0: 10 or 1000, by the model");
-  add_count(app, "--batch", options->batch, {0, config::most_batch_rows},
-            "rows of all ranks together: strong scaling");
-  add_count(app, "--batch-per-rank", options->batch_per_rank, {0, config::most_batch_rows},
-            "rows of each rank: weak scaling (0: 32)");
   app.add("--ranks", options->ranks, "numbers of ranks (default: 1, a node, ... up to 10,000)")
       .called("N,N,...");
   add_count(app, "--per-node", options->per_node, {0, 4096},
             "ranks of each node (0: the machine's devices)");
-  app.add("--bucket-mb", options->bucket_mb, "as comm.bucket-mb (0: the machine's, else 25)")
-      .within(0, 4096);
-  app.add("--wire", options->wire, "as comm.wire: fp32, bf16, fp16 or int8").shows_default();
-  add_count(app, "--sync-every", options->sync_every, {1, 1'000'000},
-            "as sync.every: nodes agree on the weights every N steps");
-  app.add_flag("--gossip", options->gossip,
-               "as sync.gossip: each rank gives half of its weights to another one in each step");
-  add_count(app, "--gossip-late", options->gossip_late, {0, 8},
-            "as sync.gossip-late: they are added N steps later");
-  add_count(app, "--power-sgd", options->power_sgd, {0, backend::most_width},
-            "as comm.power-sgd: gradients travel as products of this rank");
-  add_count(app, "--norm-ranks", options->norm_ranks, {1, most_known_ranks},
-            "as model-options.norm-ranks: groups of N ranks share batch norm's statistics");
   app.add("--power-sgd-gb-s", options->power_sgd_gb_s,
           "10^9 bytes of gradients that a rank makes products of in a second")
       .within(0.001, 1e6)
@@ -235,6 +196,7 @@ Command add_simulate(Arguments root) {
       .called("FILE");
   app.add_flag("--buckets", options->buckets, "list the buckets of the last line's step");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
+  options->run.add_to(app);
   return {app, [options, app](Launch& launch) { return run(launch, app, *options); }};
 }
 

@@ -112,6 +112,7 @@ class KeyEntry {
   KeyEntry&& for_external() && { return std::move(*this).is(&ConfigKey::for_external); }
   KeyEntry&& of_a_node() && { return std::move(*this).is(&ConfigKey::of_a_node); }
   KeyEntry&& between_ranks() && { return std::move(*this).is(&ConfigKey::between_ranks); }
+  KeyEntry&& of_pace() && { return std::move(*this).is(&ConfigKey::of_pace); }
   KeyEntry&& of_a_run() && { return std::move(*this).is(&ConfigKey::of_a_run); }
   KeyEntry&& names_input() && { return std::move(*this).is(&ConfigKey::names_input); }
   KeyEntry&& other_name(std::string name) &&;

@@ -23,6 +23,12 @@ std::vector<const ConfigKey*> changed_keys(const Config& config, const Config& o
   return changed;
 }
 
+Config alone(Config config) {
+  for (const ConfigKey* key : changed_keys(config))
+    if (key->between_ranks) key->set(config, key->get({}));
+  return config;
+}
+
 const ConfigKey* find_key(std::string_view name) {
   for (const ConfigKey& key : config_keys())
     if (key.name == name) return &key;

@@ -132,7 +132,7 @@ END
       ((status == 0)) || return
     fi
     run "$LOCKSTEP" simulate --machine machine.toml "${comm[@]}" --ranks $world \
-      --batch-per-rank 8 --bucket-mb 0.25 --json $when.json
+      --batch-per-rank 8 --comm.bucket-mb 0.25 --json $when.json
     ((status == 0)) || return
     [[ $when == after ]] && break
     on_ranks "$1" "$2" bench train --backend clock --clock.row-ms "$3" --clock.step-ms "$4" \

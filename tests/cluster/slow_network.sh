@@ -140,14 +140,14 @@ node-gb-per-s = 0.11955
 inside-gb-per-s = 1
 latency-us = 15
 END
-# The keys of a training, and the options of a simulation.
+# The keys of a training, and what else a simulation has to know.
 exchanges=(
   'fp32||'
-  'bf16|--comm.wire bf16|--wire bf16'
-  'int8|--comm.wire int8|--wire int8'
-  'products|--comm.power-sgd 2|--power-sgd 2 --power-sgd-gb-s 1e6'
-  'rare|--sync.every 8|--sync-every 8'
-  'gossip|--sync.gossip true|--gossip'
+  'bf16|--comm.wire bf16|'
+  'int8|--comm.wire int8|'
+  'products|--comm.power-sgd 2|--power-sgd-gb-s 1e6'
+  'rare|--sync.every 8|'
+  'gossip|--sync.gossip true|'
 )
 gains_as_simulated() {
   local one name keys options
@@ -160,8 +160,8 @@ gains_as_simulated() {
       --backend clock --clock.row-ms 10 --clock.step-ms 6 --checkpoint.every-epochs 0 \
       --out gains/$name $keys
     ((status == 0)) || return
-    run "$LOCKSTEP" simulate --machine machine.toml --ranks 4 --batch-per-rank 2 --bucket-mb 8 \
-      $options --json gains/$name.json
+    run "$LOCKSTEP" simulate --machine machine.toml --ranks 4 --batch-per-rank 2 \
+      --comm.bucket-mb 8 $keys $options --json gains/$name.json
     ((status == 0)) || return
   done
   python3 - "${exchanges[@]%%|*}" <<'END'

@@ -42,6 +42,7 @@ struct ConfigKey {
   bool for_external = false;    ///< about reading a file that is not a shard
   bool of_a_node = false;       ///< where a node has its data, or how it reads: nodes may differ
   bool between_ranks = false;   ///< about several ranks: has no effect where there is one
+  bool of_pace = false;         ///< changes how long a device computes a step of a network
   bool of_a_run = false;        ///< asks for files, commands or a state of a run
   bool names_input = false;     ///< a file or folder that has to be there
   std::string other_name;       ///< as an option; may be empty
@@ -57,6 +58,9 @@ const std::vector<ConfigKey>& config_keys();
 
 /// Those whose values differ from those of `other`, in the same order.
 std::vector<const ConfigKey*> changed_keys(const Config& config, const Config& other = {});
+
+/// The same training on one rank: without keys that are about several.
+Config alone(Config config);
 
 /// Null if there is no key of this name.
 const ConfigKey* find_key(std::string_view name);

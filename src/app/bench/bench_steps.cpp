@@ -23,12 +23,7 @@ void StepOptions::add_to(Arguments app) {
 }
 
 config::Config StepOptions::config() const {
-  run.refuse_those_of_runs("a benchmark makes steps that are thrown away, and has no run");
-  config::Config config = run.config();
-  config.resume.clear();
-  config.optim.warmup_epochs = 0;
-  config.sync.from_epoch = config.comm.power_sgd_from_epoch = 0;
-  return config;
+  return run.of_steps("a benchmark makes steps that are thrown away, and has no run");
 }
 
 Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,

@@ -21,8 +21,7 @@ struct StepOptions {
   std::string json;
 
   void add_to(Arguments app);
-  /// The training's, but as after its first epochs: keys that begin to count later do so at once.
-  /// Throws InputError for keys that no benchmark can follow.
+  /// As RunOptions::of_steps().
   config::Config config() const;
 };
 

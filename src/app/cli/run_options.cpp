@@ -78,10 +78,18 @@ void RunOptions::refuse_those_of_runs(std::string_view why) const {
       throw InputError(fmt::format("--{} has no effect here: {}; leave it out", name, why));
 }
 
-config::Config RunOptions::config() const {
-  config::Config config;
-  apply(config);
-  return config;
+config::Config RunOptions::config(config::Config defaults) const {
+  apply(defaults);
+  return defaults;
+}
+
+config::Config RunOptions::of_steps(std::string_view why, config::Config defaults) const {
+  refuse_those_of_runs(why);
+  apply(defaults);
+  defaults.resume.clear();
+  defaults.optim.warmup_epochs = 0;
+  defaults.sync.from_epoch = defaults.comm.power_sgd_from_epoch = 0;
+  return defaults;
 }
 
 config::Config RunOptions::config_of_run(const train::RunDirectory& run) const {

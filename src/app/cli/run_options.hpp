@@ -27,7 +27,10 @@ class RunOptions {
   static bool is_other_name(std::string_view name);
   /// Defaults, then the recipe, then the file, then the command line. Throws InputError naming
   /// file, line and key.
-  config::Config config() const;
+  config::Config config(config::Config defaults = {}) const;
+  /// The same for a question about steps that no run makes: as after a training's first epochs, so
+  /// keys that begin to count later do so at once. `why`: as for refuse_those_of_runs().
+  config::Config of_steps(std::string_view why, config::Config defaults = {}) const;
   /// To continue a run: its saved configuration takes the place of the defaults.
   config::Config config_of_run(const train::RunDirectory& run) const;
   /// The recipe that was asked for.

@@ -33,7 +33,8 @@ std::vector<ConfigKey> optim_keys() {
       key("optim.rule", &C::optim, &Section::rule,
           "SGD, or for large batches LARS or LAMB, which adapt each weight tensor's rate to its "
           "norm, or Muon, which makes a filter's momentum orthogonal; LARS needs an lr of about 5 "
-          "to 30, LAMB of about 0.005, Muon of about 0.02 to 0.2"),
+          "to 30, LAMB of about 0.005, Muon of about 0.02 to 0.2")
+          .of_pace(),
       key("optim.trust", &C::optim, &Section::trust,
           "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")
           .within(0, 1)
@@ -76,11 +77,13 @@ std::vector<ConfigKey> optim_keys() {
           .needs("optim.weight-decay", decays),
       key("optim.clip-norm", &C::optim, &Section::clip_norm,
           "scale a step's gradients down to this norm of all of them together (0: never)")
-          .within(0, 1e6),
+          .within(0, 1e6)
+          .of_pace(),
       key("optim.ema", &C::optim, &Section::ema,
           "keep an exponential moving average of the weights with this decay, validate it too and "
           "choose the best checkpoint by it (0: none)")
-          .within(0, 0.999999),
+          .within(0, 0.999999)
+          .of_pace(),
       key("optim.label-smoothing", &C::optim, &Section::label_smoothing,
           "in training; the validation loss does not use it")
           .within(0, 0.999999),

@@ -30,29 +30,35 @@ std::vector<ConfigKey> run_keys() {
       key("batch-per-rank", &C::batch_per_rank, "instead of batch: rows of one step on each rank")
           .within(0, most_batch_rows),
       key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into")
-          .within(1, most_batch_rows),
+          .within(1, most_batch_rows)
+          .of_pace(),
       key("precision", &C::precision, "arithmetic of the convolutions"),
       key("deterministic", &C::deterministic,
           "use only library routines that give the same bits each time, and choose no algorithm by "
           "measuring")
-          .needs("backend", may_measure, "the CPU's routines give the same bits each time"),
+          .needs("backend", may_measure, "the CPU's routines give the same bits each time")
+          .of_pace(),
       key("fuse-norms", &C::fuse_norms,
           "in fp16: fuse batch norms into the convolutions before and after them where possible; "
           "auto: on a GPU, unless deterministic")
-          .needs("precision", is_fp16, "it has engines for fp16 only"),
+          .needs("precision", is_fp16, "it has engines for fp16 only")
+          .of_pace(),
       key("winograd", &C::winograd,
           "on CPUs, in fp32 and, without AMX, bf16: 3x3 convolutions by Winograd's algorithm; "
           "true: all; false: none; auto: those that it makes faster, which is measured once "
-          "(deterministic: all); or their list, as auto saves it with the run"),
+          "(deterministic: all); or their list, as auto saves it with the run")
+          .of_pace(),
       key("graph", &C::graph,
           "on a GPU: record the work of a step once, as a CUDA graph, and then repeat it with one "
           "call; the bits are the same; auto: on a GPU, where all steps are alike")
           .needs("backend", may_use_gpus, "only a GPU records steps")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_pace(),
       key("tune", &C::tune,
           "on a GPU: measure the engines of each convolution and take the fastest; the first start "
           "on a kind of GPU takes longer; auto: unless deterministic")
-          .needs("backend", may_use_gpus, "only a GPU's convolutions have engines to choose from"),
+          .needs("backend", may_use_gpus, "only a GPU's convolutions have engines to choose from")
+          .of_pace(),
       key("tune-cache", &C::tune_cache,
           "tune: the file that keeps what was measured, by device, library and shape (empty: "
           "runs/plans.txt)")
@@ -62,7 +68,8 @@ std::vector<ConfigKey> run_keys() {
       key("recompute", &C::recompute,
           "which values backward makes again instead of keeping them: none; N: those inside N "
           "segments of the network; auto: as few as memory-limit allows")
-          .bookkeeping(),
+          .bookkeeping()
+          .of_pace(),
       key("memory-limit", &C::memory_limit,
           "recompute = auto: the most memory that a rank's process may take: 4GB, 500MiB, or bytes")
           .size()
@@ -82,7 +89,8 @@ std::vector<ConfigKey> run_keys() {
           "keep the weights and running statistics of the layers up to this one, which then need "
           "no "
           "gradient, momentum and reduction; backbone: of all but the last layer")
-          .needs("backend", computes, "a rehearsal's times are those of the whole network"),
+          .needs("backend", computes, "a rehearsal's times are those of the whole network")
+          .of_pace(),
       key("backend", &C::backend,
           "where to compute; clock: nowhere, a rehearsal that waits and trains nothing")
           .bookkeeping(),
