@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
@@ -20,6 +19,7 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/process.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -35,15 +35,9 @@ constexpr std::size_t table_header_bytes = 4096;
       fmt::format("data.stage: {}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
 }
 
-/// In the system's ticks since it was started; 0: not known.
+/// When it began, as claims have it; 0: not known.
 std::uint32_t start_of(pid_t process) {
-  const std::string line = first_line(fmt::format("/proc/{}/stat", process));
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  constexpr int fields_before = 19;  // proc(5): the start is the 22nd; the name is the 2nd
-  std::string field;
-  for (int i = 0; i < fields_before; ++i) fields >> field;
-  std::uint64_t ticks = 0;
-  return fields >> ticks ? static_cast<std::uint32_t>(ticks) : 0;
+  return static_cast<std::uint32_t>(start_of_process(process));
 }
 
 std::uint64_t claim_of(pid_t process) {
@@ -85,18 +79,9 @@ bool read_whole(int file, std::uint8_t* to, std::size_t bytes, std::uint64_t at)
 /// The table appears whole, and the first process to make it wins. It is written, not only
 /// extended, so that its pages exist when it is mapped.
 void make_table(const std::filesystem::path& path, const std::string& text, std::size_t bytes) {
-  if (std::filesystem::exists(path)) return;
-  const std::filesystem::path draft = fmt::format("{}.{}", path.string(), ::getpid());
-  Owned<int, ::close, -1> file(::open(draft.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600));
-  if (!file) cannot(draft, "made");
-  std::vector<std::uint8_t> zeros(bytes, 0);
-  std::copy_n(text.begin(), std::min(text.size(), table_header_bytes - 1), zeros.begin());
-  const bool written = write_all(file.get(), zeros.data(), zeros.size()) == zeros.size();
-  const bool named = written && (give_new_name(draft, path) || errno == EEXIST);
-  const int why = errno;
-  ::unlink(draft.c_str());
-  errno = why;
-  if (!named) cannot(path, "made");
+  std::string table = text.substr(0, table_header_bytes - 1);
+  table.resize(bytes);
+  if (!std::filesystem::exists(path)) publish_text(path, table);
 }
 
 }  // namespace

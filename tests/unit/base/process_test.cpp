@@ -1,7 +1,8 @@
-#include "lockstep/base/child_process.hpp"
+#include "lockstep/base/process.hpp"
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <thread>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -54,4 +55,16 @@ TEST_CASE("a wait with an end leaves a child that still runs", "[child]") {
   CHECK(::getsid(child) == child);
   ::kill(child, SIGKILL);
   CHECK(wait_for_child(child) == 128 + SIGKILL);
+}
+
+TEST_CASE("a child ends with the thread that starts it, unless it has its own session", "[child]") {
+  pid_t tied = 0, free = 0;
+  std::thread([&] {
+    tied = start_child({.words = {"sleep", "600"}});
+    free = start_child({.words = {"sleep", "600"}, .own_session = true});
+  }).join();
+  CHECK(wait_for_child(tied) == 128 + SIGTERM);
+  CHECK_FALSE(wait_for_child(free, 0.05).has_value());
+  ::kill(free, SIGKILL);
+  CHECK(wait_for_child(free) == 128 + SIGKILL);
 }
