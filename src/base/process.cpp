@@ -116,10 +116,12 @@ std::uint64_t start_of_process(pid_t process) {
   std::getline(file, line);
   // proc(5): the 22nd field; the 2nd, the name, may hold anything and ends with the last ')'.
   std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  std::string field;
-  for (int i = 3; i < 22; ++i) fields >> field;
+  std::string state, field;
+  fields >> state;
+  for (int i = 4; i < 22; ++i) fields >> field;
   std::uint64_t ticks = 0;
-  return fields >> ticks ? ticks : 0;
+  if (!(fields >> ticks)) return 0;
+  return state == "Z" ? ~std::uint64_t{0} : ticks;
 }
 
 std::vector<std::string> answer_of(const std::string& command) {

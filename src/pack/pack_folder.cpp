@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/text/join.hpp"
 
@@ -30,13 +31,6 @@ void require_only_shards(const fs::path& folder) {
             fmt::format("{}: is not a shard, so --force will not replace the folder that holds it; "
                         "choose another --out",
                         entry.path().string()));
-}
-
-/// Removes what a killed rank was writing.
-void remove_temporaries(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().find(".tmp") != std::string::npos)
-      fs::remove(entry.path());
 }
 
 }  // namespace
@@ -88,14 +82,14 @@ void PackFolder::settle_existing() {
   if (finished_shards() > 0 && !force_) require_same(command_);
   for (const char* name : {"train", "val", "done", "index"}) {
     make_directories(work / name);
-    remove_temporaries(work / name);
+    remove_temporaries(work / name, "");
   }
 }
 
 PackFolder::~PackFolder() {
   std::error_code ignored;
   const fs::path work = partial(folder_);
-  const bool worth_keeping = finished_shards() > 0;
+  const bool worth_keeping = finished_shards() > 0 || (claim_ && claim_->is_overtaken(whole));
   claim_.reset();
   if (!fs::exists(work, ignored) || worth_keeping) return;
   fs::remove_all(work, ignored);

@@ -15,7 +15,9 @@ Totals read_totals(const std::filesystem::path& partial, const std::vector<Shard
   Totals all(channels);
   for (const ShardPlan& shard : plan) {
     const auto finished = read_note(partial, shard, channels);
-    check(finished.has_value(), "a note for each shard");
+    if (!finished)
+      throw Error(fmt::format("{}: was written, and cannot be seen: run the same command again",
+                              (partial / shard.file).string()));
     (shard.training ? all.training_rows : all.validation_rows) += finished->rows;
     all.bytes += finished->bytes;
     all.sums.add(finished->sums);

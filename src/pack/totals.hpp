@@ -17,7 +17,8 @@ struct Totals {
   explicit Totals(std::size_t channels = 0) : sums(channels) {}
 };
 
-/// What the notes of a plan's shards say, which must all be there. Throws as read_note().
+/// What the notes of a plan's shards say. Throws Error naming one that is missing, and as
+/// read_note().
 Totals read_totals(const std::filesystem::path& partial, const std::vector<ShardPlan>& plan,
                    std::size_t channels);
 

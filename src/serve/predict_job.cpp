@@ -15,6 +15,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
@@ -191,9 +192,9 @@ struct PredictJob::Impl {
   void clear_away() const {
     std::error_code none;
     fs::remove_all(folder.claims(), none);
-    for (const fs::path& in : {folder.parts(), folder.root})
-      for (fs::directory_iterator at(in, none), end; !none && at != end; at.increment(none))
-        if (SwarmFolder::is_pending(at->path())) fs::remove(at->path(), none);
+    remove_temporaries(folder.parts(), ".h5");
+    for (const char* result : {"predictions.h5", "predictions.csv"})
+      remove_temporaries(folder.root, result);
   }
 };
 

@@ -15,7 +15,7 @@ namespace lockstep {
 std::string host_name();
 
 /// When a process began, in the kernel's ticks; 0: not known. A number is given to a new process
-/// after a while.
+/// after a while. One that has ended, and whose parent has not asked for its status, never began.
 std::uint64_t start_of_process(pid_t process);
 
 /// The lines that a command of the shell answers; none where it cannot be started.

@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Descriptor = Owned<int, ::close, -1>;
-
 Descriptor open_folder_of(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   return Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

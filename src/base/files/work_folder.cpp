@@ -26,7 +26,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using Descriptor = Owned<int, ::close, -1>;
 
 /// Between two looks at a claim; what is longer was not spent looking.
 constexpr double longest_gap_s = 1.5;

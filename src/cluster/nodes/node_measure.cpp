@@ -95,8 +95,7 @@ DiskFigures try_disk(const std::filesystem::path& directory) {
   figures.free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
   const std::filesystem::path path =
       directory / fmt::format(".lockstep-preflight-{}-{}", host_name(), getpid());
-  const Owned<int, ::close, -1> file(
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   require(static_cast<bool>(file), reason(path, "be created"));
   ::unlink(path.c_str());  // so that nothing is left, whatever happens
   std::vector<char> block(write_bytes);

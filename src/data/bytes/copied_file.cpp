@@ -106,7 +106,7 @@ CopiedFile::CopiedFile(const std::filesystem::path& original, int descriptor,
   path_ = folder / (name_of(text) + "-" + original.filename().string());
   table_bytes_ = table_header_bytes + pieces() * sizeof(std::uint64_t);
   make_table(table(), text, table_bytes_);
-  const Owned<int, ::close, -1> file(::open(table().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(::open(table().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (!file || ::fstat(file.get(), &owner) != 0) cannot(table(), "opened");
   std::string found(table_header_bytes, '\0');
   const bool same = static_cast<std::size_t>(owner.st_size) == table_bytes_ &&
@@ -136,8 +136,7 @@ void CopiedFile::map_table(int descriptor) {
 /// Only after the copy had its size was a piece there. Zeros in place of what is gone would pass
 /// for pixels where rows have no checksums.
 void CopiedFile::open_copy() {
-  copy_ = Owned<int, ::close, -1>(
-      ::open(path_.c_str(), O_CREAT | O_RDWR | O_NONBLOCK | O_CLOEXEC, 0600));
+  copy_ = Descriptor(::open(path_.c_str(), O_CREAT | O_RDWR | O_NONBLOCK | O_CLOEXEC, 0600));
   const auto is_short = [&] { return copy_ && stamp_of(copy_.get(), path_).bytes < size_; };
   if (is_short()) {
     bool any = false;

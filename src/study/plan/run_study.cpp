@@ -154,7 +154,7 @@ StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
       static_cast<std::size_t>(std::ranges::count_if(steps, is_wanted)) - left().size();
   const fs::path claims = folder / "claims";
   double spent_s = 0;
-  WorkFolder({.claims = claims}).do_all(left, [&](std::size_t i) {
+  const auto do_one = [&](std::size_t i) {
     const double began_s = now_s();
     const std::string wrong = do_step(folder, plan, steps[i], spec);
     tried[i] = true;
@@ -167,7 +167,8 @@ StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
     log::info(fmt::format("{}/{} {}: {} ({}); about {} left", i + 1, steps.size(), steps[i].name(),
                           wrong.empty() ? "done" : wrong, human_seconds(now_s() - began_s),
                           human_seconds(static_cast<double>(left().size()) * each_s)));
-  });
+  };
+  if (!left().empty()) WorkFolder({.claims = claims}).do_all(left, do_one);
   report.missing = steps.size() - static_cast<std::size_t>(std::ranges::count_if(steps, is_done));
   if (report.missing == 0) fs::remove_all(claims);
   return report;
