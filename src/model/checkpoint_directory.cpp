@@ -141,11 +141,7 @@ void CheckpointDirectory::prune() const {
     };
     if (std::none_of(newest.begin(), newest.end(), counts_it)) fs::remove(best[i].path, ignored);
   }
-  // A rank that was killed while writing left its temporary file. This one may be writing the next.
-  for (const auto& entry : fs::directory_iterator(directory_, ignored))
-    if (entry.path().filename().string().find(".h5.tmp") != std::string::npos &&
-        !is_own_temporary(entry.path()))
-      fs::remove(entry.path(), ignored);
+  remove_temporaries(directory_, ".h5");
 }
 
 }  // namespace lockstep::model

@@ -1,21 +1,14 @@
 #include "pack/pack_folder.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <sstream>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/rename.hpp"
-#include "lockstep/base/log.hpp"
-#include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/join.hpp"
 
 namespace lockstep::pack {
@@ -27,6 +20,7 @@ constexpr const char* splits[] = {"train", "val"};
 constexpr const char* skipped_list = "skipped.txt";
 constexpr const char* plan_file = "plan.txt";
 constexpr const char* complete_mark = "complete";
+constexpr std::size_t whole = 0;  // the only piece of its work: ranks share the shards
 
 /// Only files that pack may have written are ever replaced.
 void require_only_shards(const fs::path& folder) {
@@ -39,37 +33,14 @@ void require_only_shards(const fs::path& folder) {
                         entry.path().string()));
 }
 
-/// Removes what a killed rank was writing.
-void remove_temporaries(const fs::path& folder) {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().find(".tmp") != std::string::npos)
-      fs::remove(entry.path());
-}
-
 }  // namespace
-
-/// The kernel releases the lock when the process ends, however that happens.
-struct PackFolder::Lock {
-  explicit Lock(const fs::path& partial) {
-    const fs::path path = partial / "lock";
-    file = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (!file) fail_by_system(path.string(), errno);
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return;
-    require(errno != EWOULDBLOCK,
-            fmt::format("{}: another pack is writing there", partial.string()));
-    log::warn(fmt::format("{}: cannot be locked ({}): make sure that no other pack writes there",
-                          path.string(), std::strerror(errno)));
-  }
-  Owned<int, ::close, -1> file;
-};
 
 fs::path PackFolder::partial(const fs::path& folder) { return folder / ".partial"; }
 
 PackFolder::PackFolder(fs::path folder, bool force, std::string command)
     : folder_(std::move(folder)), force_(force), command_(std::move(command)) {
   created_ = !fs::exists(folder_);
-  make_directories(partial(folder_));
-  lock_ = std::make_unique<Lock>(partial(folder_));
+  take();
   try {
     settle_existing();
   } catch (...) {
@@ -80,14 +51,26 @@ PackFolder::PackFolder(fs::path folder, bool force, std::string command)
   }
 }
 
+void PackFolder::take() {
+  const fs::path work = partial(folder_);
+  make_directories(work);
+  claim_ = std::make_unique<WorkFolder>(WorkFolderSpec{.claims = work / "claims"});
+  require(claim_->hold(whole), fmt::format("{}: another pack is writing there", work.string()));
+}
+
+void PackFolder::require_own() const {
+  if (claim_->is_overtaken(whole))
+    throw Error(fmt::format("{}: another pack has taken this over, because this one showed no life",
+                            partial(folder_).string()));
+}
+
 void PackFolder::settle_existing() {
   const fs::path work = partial(folder_);
   if (fs::exists(work / complete_mark)) {
     was_complete_ = read_text(work / plan_file).starts_with(command_);
     finish_moves();
     if (was_complete_) return;
-    make_directories(work);
-    lock_ = std::make_unique<Lock>(work);
+    take();
   }
   for (const char* split : splits) {
     if (!fs::exists(folder_ / split)) continue;
@@ -99,15 +82,15 @@ void PackFolder::settle_existing() {
   if (finished_shards() > 0 && !force_) require_same(command_);
   for (const char* name : {"train", "val", "done", "index"}) {
     make_directories(work / name);
-    remove_temporaries(work / name);
+    remove_temporaries(work / name, "");
   }
 }
 
 PackFolder::~PackFolder() {
   std::error_code ignored;
   const fs::path work = partial(folder_);
-  const bool worth_keeping = finished_shards() > 0;
-  lock_.reset();
+  const bool worth_keeping = finished_shards() > 0 || (claim_ && claim_->is_overtaken(whole));
+  claim_.reset();
   if (!fs::exists(work, ignored) || worth_keeping) return;
   fs::remove_all(work, ignored);
   // Removes the folder only if it is empty, so never after a commit.
@@ -151,6 +134,7 @@ bool PackFolder::resume(const std::string& images) {
 }
 
 void PackFolder::commit() {
+  require_own();
   const fs::path skipped = partial(folder_) / skipped_list;
   if (!fs::exists(skipped)) write_text_atomically(skipped, "");  // takes the old one's place
   write_text_atomically(partial(folder_) / complete_mark, "");
@@ -176,7 +160,7 @@ void PackFolder::finish_moves() {
     rename_durably(from / skipped_list, folder_ / skipped_list);
     if (fs::is_empty(folder_ / skipped_list)) fs::remove(folder_ / skipped_list);
   }
-  lock_.reset();
+  claim_.reset();
   fs::remove_all(from);
 }
 

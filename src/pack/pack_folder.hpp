@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/files/work_folder.hpp"
+
 namespace lockstep::pack {
 
 /// The folder that receives a data set, as train/ and val/. Everything is written to partial() and
@@ -33,10 +35,12 @@ class PackFolder {
   /// of the same plan exist. Throws InputError when there are some of other images.
   bool resume(const std::string& images);
   std::size_t finished_shards() const;
+  /// Throws Error when another pack has taken the folder over, since this one showed no life.
+  void require_own() const;
   void commit();
 
  private:
-  struct Lock;
+  void take();
   void finish_moves();
   void settle_existing();
   void require_same(const std::string& now) const;
@@ -44,7 +48,7 @@ class PackFolder {
   std::filesystem::path folder_;
   bool force_, created_ = false, was_complete_ = false;
   std::string command_;
-  std::unique_ptr<Lock> lock_;
+  std::unique_ptr<WorkFolder> claim_;
 };
 
 }  // namespace lockstep::pack

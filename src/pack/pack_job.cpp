@@ -18,14 +18,13 @@
 #include "pack/pack_row.hpp"
 #include "pack/packer.hpp"
 #include "pack/share_index.hpp"
-#include "pack/together.hpp"
 #include "pack/totals.hpp"
 
 namespace lockstep::pack {
 namespace {
 
 namespace fs = std::filesystem;
-using comm::Control;
+using comm::Control, comm::together;
 
 constexpr std::size_t listed = 20;  // the most unreadable images to name on the screen
 
@@ -42,13 +41,17 @@ void show_progress(double done, double before, double all, double seconds) {
                             rate > 0 ? human_seconds((all - done) / rate) : "?"));
 }
 
-/// `before`: rows of the shards that were already finished. False if it was stopped.
-bool write_all(Control& control, Packer& packer, std::size_t before, std::size_t rows,
-               const std::function<bool()>& stop) {
+/// `folder`: on rank 0. `before`: rows of the shards that were already finished. False if it was
+/// stopped.
+bool write_all(Control& control, Packer& packer, const std::optional<PackFolder>& folder,
+               std::size_t before, std::size_t rows, const std::function<bool()>& stop) {
   const double start = now_s();
   const auto finished_rows = static_cast<double>(before);
   for (bool finished = false; !finished;) {
-    together(control, "pack: rows", [&] { packer.advance(round_s); });
+    together(control, "pack: rows", [&] {
+      packer.advance(round_s);
+      if (folder) folder->require_own();
+    });
     const std::vector<double> state =
         control.sum({static_cast<double>(packer.rows_done()), packer.finished() ? 1.0 : 0.0,
                      stop() ? 1.0 : 0.0},
@@ -69,7 +72,7 @@ void report_skipped(const std::vector<SkippedRow>& skipped, const fs::path& out)
                         skipped.size() == 1 ? " was" : "s were", (out / "skipped.txt").string()));
 }
 
-void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, const Tally& all,
+void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, const Totals& all,
                const std::vector<ShardPlan>& plan, std::size_t rows_now, double seconds) {
   const std::size_t rows = all.training_rows + all.validation_rows;
   const auto training_shards = static_cast<std::size_t>(std::count_if(
@@ -198,14 +201,12 @@ class PackJob {
 
   /// Takes over what an interrupted pack has finished, and returns the number of rows.
   std::size_t take_up() {
-    tally_.emplace(info_.channels);
     std::string done(plan_.size(), '0');
     together(control_, "pack: plan", [&] {
       if (!first() || !folder_->resume(images_)) return;
       for (std::size_t s = 0; s < plan_.size(); ++s)
         if (const auto note = read_note(partial_, plan_[s], info_.channels)) {
           require_welcome(*note);
-          tally_->add(plan_[s], *note);
           done[s] = '1';
         }
     });
@@ -236,7 +237,7 @@ class PackJob {
 
   bool write(std::size_t before) {
     try {
-      const bool finished = write_all(control_, *packer_, before, source_->rows(), stop_);
+      const bool finished = write_all(control_, *packer_, folder_, before, source_->rows(), stop_);
       if (!finished) say_kept("stopped on a signal: ");
       return finished;
     } catch (const Error&) {
@@ -253,13 +254,19 @@ class PackJob {
   }
 
   void finish() {
-    tally_->add(packer_->tally());
-    totals_ = add_up(control_, *tally_);
-    require(totals_.training_rows > 0,
-            fmt::format("none of the images is readable; the first: {}", source_->name(0)));
-    const std::vector<SkippedRow> skipped = gather_skipped(control_, *tally_);
+    together(control_, "pack: totals", [&] {
+      if (!first()) return;
+      totals_ = read_totals(partial_, plan_, info_.channels);
+      require(totals_.training_rows > 0,
+              fmt::format("none of the images is readable; the first: {}", source_->name(0)));
+    });
+    const std::vector<SkippedRow>& skipped = totals_.skipped;
+    const auto of_first = [&](const std::vector<float>& values) {
+      return comm::broadcast_record(control_, values, "pack: totals");
+    };
+    const std::vector<float> mean = of_first(totals_.sums.mean());
+    const std::vector<float> stddev = of_first(totals_.sums.stddev());
     together(control_, "pack: normalisation", [&] {
-      const std::vector<float> mean = totals_.sums.mean(), stddev = totals_.sums.stddev();
       for (std::size_t s = 0; s < plan_.size(); ++s)
         if (mine(s) && fs::exists(partial_ / plan_[s].file))
           data::set_normalisation(partial_ / plan_[s].file, mean, stddev);
@@ -295,8 +302,7 @@ class PackJob {
   std::vector<ShardPlan> plan_;
   std::string images_;  ///< what determines the shards
   std::optional<Packer> packer_;
-  std::optional<Tally> tally_;
-  Tally totals_{0};
+  Totals totals_;  ///< on rank 0
 };
 
 }  // namespace

@@ -16,8 +16,6 @@ namespace lockstep::pack {
 struct SkippedRow {
   std::size_t row = 0;  ///< of the source
   std::string reason;   ///< with the image's name
-  /// For comm/record.
-  static void fields(auto& self, auto&& visit) { visit(self.row, self.reason); }
 };
 
 /// What a row is as it was packed, without its label, and where it is in the source.

@@ -22,21 +22,6 @@ std::uint64_t hash_of(const auto& bytes) {
 
 }  // namespace
 
-void Tally::add(const ShardPlan& shard, const FinishedShard& finished) {
-  (shard.training ? training_rows : validation_rows) += finished.rows;
-  bytes += finished.bytes;
-  sums.add(finished.sums);
-  skipped.insert(skipped.end(), finished.skipped.begin(), finished.skipped.end());
-}
-
-void Tally::add(const Tally& other) {
-  training_rows += other.training_rows;
-  validation_rows += other.validation_rows;
-  bytes += other.bytes;
-  sums.add(other.sums);
-  skipped.insert(skipped.end(), other.skipped.begin(), other.skipped.end());
-}
-
 Packer::Packer(const Source& source, const PackSpec& spec, const data::DataSetInfo& info,
                std::filesystem::path folder, std::vector<ShardPlan> shards)
     : source_(source),
@@ -45,7 +30,6 @@ Packer::Packer(const Source& source, const PackSpec& spec, const data::DataSetIn
       folder_(std::move(folder)),
       shards_(std::move(shards)),
       now_{0, 0, data::ChannelSums(info.channels), {}},
-      tally_(info.channels),
       name_bytes_(source.file_name_bytes()) {}
 
 Packer::~Packer() = default;
@@ -118,7 +102,6 @@ void Packer::end_pass() {
   }
   now_.rows = shard.rows.size();
   write_note(folder_, shard, now_);
-  tally_.add(shard, now_);
   now_.skipped.clear();
   second_pass_ = false;
   ++shard_;

@@ -11,18 +11,6 @@
 
 namespace lockstep::pack {
 
-/// The totals of several shards.
-struct Tally {
-  std::size_t training_rows = 0, validation_rows = 0;
-  std::uint64_t bytes = 0;
-  data::ChannelSums sums;
-  std::vector<SkippedRow> skipped;
-
-  explicit Tally(std::size_t channels) : sums(channels) {}
-  void add(const ShardPlan& shard, const FinishedShard& finished);
-  void add(const Tally& other);
-};
-
 /// Writes some of a plan's shards under `folder` (see PackFolder), piece by piece, and a note for
 /// each. A bad image ends it with InputError, or is left out: then its shard is written a second
 /// time without it.
@@ -34,7 +22,6 @@ class Packer {
   void advance(double seconds);  ///< works for about this long
   bool finished() const { return shard_ == shards_.size(); }
   std::size_t rows_done() const { return rows_done_; }  ///< rows of the plan handled so far
-  const Tally& tally() const { return tally_; }         ///< of the finished shards
 
  private:
   void begin_pass();
@@ -51,7 +38,6 @@ class Packer {
   bool second_pass_ = false;
   std::vector<std::size_t> bad_positions_;  ///< in the shard
   FinishedShard now_;
-  Tally tally_;
   std::size_t name_bytes_;  ///< of the longest file name
   std::size_t rows_done_ = 0;
 };

@@ -8,9 +8,12 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/log.hpp"
-#include "pack/together.hpp"
+#include "lockstep/comm/agreement.hpp"
 
 namespace lockstep::pack {
+
+using comm::together;
+
 void share_index(comm::Control& control, const SourceSpec& source,
                  const std::filesystem::path& folder) {
   std::size_t pieces = 0;

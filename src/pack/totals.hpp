@@ -3,17 +3,24 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/control.hpp"
 #include "lockstep/pack/source/source.hpp"
-#include "pack/packer.hpp"
+#include "pack/pack_note.hpp"
 
 namespace lockstep::pack {
 
-/// What all ranks wrote together, without the list of skipped rows; exact. Collective.
-Tally add_up(comm::Control& control, const Tally& own);
+/// The totals of all shards; exact.
+struct Totals {
+  std::size_t training_rows = 0, validation_rows = 0;
+  std::uint64_t bytes = 0;
+  data::ChannelSums sums;
+  std::vector<SkippedRow> skipped;  ///< in the source's order
+  explicit Totals(std::size_t channels = 0) : sums(channels) {}
+};
 
-/// All ranks' unreadable images, in the source's order. Collective.
-std::vector<SkippedRow> gather_skipped(comm::Control& control, const Tally& own);
+/// What the notes of a plan's shards say. Throws Error naming one that is missing, and as
+/// read_note().
+Totals read_totals(const std::filesystem::path& partial, const std::vector<ShardPlan>& plan,
+                   std::size_t channels);
 
 /// Classes that lost all of their training images, with how many these were.
 std::vector<std::string> lost_classes(const Source& source, const std::vector<ShardPlan>& plan,

@@ -1,18 +1,16 @@
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/serve/input_rows.hpp"
+#include "serve/piece.hpp"
 #include "serve/stored_form.hpp"
-#include "serve/swarm/claims.hpp"
-#include "serve/swarm/piece.hpp"
 
 namespace lockstep::serve {
 namespace {
@@ -34,19 +32,10 @@ std::unique_ptr<pack::Source> open_shared(const ImageRowsSpec& spec) {
     }
     return numbers;
   };
-  if (!left().empty()) {
-    Claims claims(
-        {.folder = claims_in(spec.index), .beat_s = spec.beat_s, .stale_s = spec.stale_s});
-    while (!left().empty()) {
-      const auto piece = claims.take_any(left());
-      if (piece && !pack::has_index(*piece, spec.index))
-        pack::index_piece(spec.source, *piece, spec.index);
-      if (piece)
-        claims.release(*piece);
-      else
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    }
-  }
+  if (!left().empty())
+    WorkFolder({.claims = claims_in(spec.index), .beat_s = spec.beat_s, .stale_s = spec.stale_s})
+        .do_all(left,
+                [&](std::size_t piece) { pack::index_piece(spec.source, piece, spec.index); });
   return pack::open_source(spec.source, spec.index);
 }
 
@@ -145,7 +134,7 @@ std::unique_ptr<InputRows> image_rows(const ImageRowsSpec& spec) {
     // The index of images that the user now mends must not stay, unless others make it or have
     // begun to predict by it.
     const bool begun = fs::exists(SwarmFolder{folder}.note(), none);
-    if (!begun && Claims({.folder = claims_in(spec.index)}).workers() == 0) {
+    if (!begun && WorkFolder({.claims = claims_in(spec.index)}).workers() == 0) {
       fs::remove_all(spec.index, none);
       if (is_new) fs::remove(folder, none);  // if it is empty
     }

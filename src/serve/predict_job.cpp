@@ -15,13 +15,14 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
+#include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
 #include "serve/predictor.hpp"
-#include "serve/swarm/claims.hpp"
-#include "serve/swarm/piece.hpp"
 
 namespace lockstep::serve {
 namespace {
@@ -191,9 +192,9 @@ struct PredictJob::Impl {
   void clear_away() const {
     std::error_code none;
     fs::remove_all(folder.claims(), none);
-    for (const fs::path& in : {folder.parts(), folder.root})
-      for (fs::directory_iterator at(in, none), end; !none && at != end; at.increment(none))
-        if (SwarmFolder::is_pending(at->path())) fs::remove(at->path(), none);
+    remove_temporaries(folder.parts(), ".h5");
+    for (const char* result : {"predictions.h5", "predictions.csv"})
+      remove_temporaries(folder.root, result);
   }
 };
 
@@ -203,7 +204,7 @@ class PredictJob::Stay {
   Stay(Impl& job, const PredictWorker& worker)
       : job_(job),
         worker_(worker),
-        claims_({.folder = job.folder.claims(),
+        claims_({.claims = job.folder.claims(),
                  .beat_s = job.spec.beat_s,
                  .stale_s = job.spec.stale_s}),
         predictor_({.columns = job.columns,
@@ -306,7 +307,7 @@ class PredictJob::Stay {
 
   Impl& job_;
   const PredictWorker& worker_;
-  Claims claims_;
+  WorkFolder claims_;
   std::deque<std::size_t> held_;  ///< pieces that were begun, the first is next
   Predictor predictor_;
   Predicted done_;

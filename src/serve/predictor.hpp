@@ -9,8 +9,8 @@
 #include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/device/device.hpp"
 #include "lockstep/serve/input_rows.hpp"
+#include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
-#include "serve/swarm/piece.hpp"
 
 namespace lockstep::serve {
 

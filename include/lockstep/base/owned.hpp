@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <utility>
 
 namespace lockstep {
@@ -33,5 +35,7 @@ class Owned {
  private:
   Handle handle_ = none;
 };
+
+using Descriptor = Owned<int, ::close, -1>;  ///< of an open file
 
 }  // namespace lockstep

@@ -153,7 +153,7 @@ class ExchangePartReader {
   ExchangePart part_;
   std::uint64_t offset_ = 0, left_ = 0;
   std::uint32_t sum_ = 0;
-  Owned<int, ::close, -1> file_;
+  Descriptor file_;
 };
 
 /// Verifies all, then lists all tensors, by group and name.

@@ -41,7 +41,7 @@ struct ImageRowsSpec {
   /// Gets an index of the images, which later starts use again. Workers share it, and make it
   /// together.
   std::filesystem::path index;
-  double beat_s = 5, stale_s = 60;  ///< of a worker that makes an index: see ClaimSpec
+  double beat_s = 5, stale_s = 60;  ///< of a worker that makes an index: see WorkFolderSpec
 };
 
 /// The images of class folders, a list or tars; the bits of a row are those of a validation on the

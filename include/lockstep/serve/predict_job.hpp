@@ -28,7 +28,7 @@ struct PredictSpec {
   /// Identifies the network and how it computes: "key = value" in each line. With the rows and the
   /// fields above, all that the predictions follow from.
   std::string model;
-  double beat_s = 5, stale_s = 60;  ///< see ClaimSpec
+  double beat_s = 5, stale_s = 60;  ///< see WorkFolderSpec
 };
 
 /// What one worker computes with.
@@ -57,7 +57,7 @@ bool holds_job(const std::filesystem::path& folder);
 
 /// One worker of a swarm that predicts some rows. Any number of workers, on any machines that share
 /// the folder, may be started and killed at any time. Each takes pieces of rows that no other holds
-/// (Claims) and publishes what it predicted without replacing anything, so each row is in the
+/// (WorkFolder) and publishes what it predicted without replacing anything, so each row is in the
 /// result once. When all pieces are there, one of them merges these. The result does not depend on
 /// the workers.
 class PredictJob {

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,8 +17,6 @@
 
 namespace lockstep {
 namespace {
-
-using Descriptor = Owned<int, ::close, -1>;
 
 constexpr rlim_t most_raised = 65536;
 // A checkpoint takes about five descriptors at a time, a listing of /proc or of a folder two.

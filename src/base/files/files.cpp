@@ -22,14 +22,12 @@
 namespace lockstep {
 namespace {
 
-using FileDescriptor = Owned<int, ::close, -1>;
-
 [[noreturn]] void cannot_write(const std::filesystem::path& path) {
   fail_by_system("cannot write " + path.string(), errno);
 }
 
 void synchronise(const std::filesystem::path& path, const std::filesystem::path& destination) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file || ::fsync(file.get()) != 0) cannot_write(destination);
 }
 
@@ -72,7 +70,7 @@ void require_regular(const std::filesystem::path& path, const struct stat& statu
 
 void overwrite(const std::filesystem::path& path, std::string_view text,
                const std::filesystem::path& wanted) {
-  const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const Descriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!out) cannot_write(wanted);
   text.remove_prefix(write_past_cache(out.get(), text));
   if (write_all(out.get(), text.data(), text.size()) != text.size()) cannot_write(wanted);
@@ -82,15 +80,21 @@ void overwrite(const std::filesystem::path& path, std::string_view text,
 PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
   for (;;) {
     temporary_ = temporary_beside(path_);
-    const FileDescriptor file(
+    const Descriptor file(
         ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
     if (file) return;
     if (errno != EEXIST) cannot_write(path_);
   }
 }
 
-bool is_own_temporary(const std::filesystem::path& path) {
-  return path.filename().string().find(temporary_suffix()) != std::string::npos;
+void remove_temporaries(const std::filesystem::path& folder, const std::string& of) {
+  std::error_code none;
+  for (std::filesystem::directory_iterator at(folder, none), end; !none && at != end;
+       at.increment(none)) {
+    const std::string name = at->path().filename().string();
+    const bool own = name.find(temporary_suffix()) != name.npos;
+    if (!own && name.find(of + ".tmp") != name.npos) std::filesystem::remove(at->path(), none);
+  }
 }
 
 PendingFile::~PendingFile() {
@@ -166,14 +170,14 @@ void require_new_report(const std::filesystem::path& path,
           fmt::format("{}: is there already; --force writes over it", path.string()));
 }
 
-Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags) {
+Descriptor open_regular(const std::filesystem::path& path, int more_flags) {
   const int flags = O_RDONLY | O_CLOEXEC | more_flags;
-  FileDescriptor file(::open(path.c_str(), flags | O_NONBLOCK, 0644));
+  Descriptor file(::open(path.c_str(), flags | O_NONBLOCK, 0644));
   if (!file && errno == ENXIO) require_regular(path);  // a socket
   // A file that another machine holds a lease of: it gives that back.
   if (!file && errno == EWOULDBLOCK) {
     require_regular(path);
-    file = FileDescriptor(::open(path.c_str(), flags, 0644));
+    file = Descriptor(::open(path.c_str(), flags, 0644));
   }
   struct stat status {};
   if (file && ::fstat(file.get(), &status) == 0) require_regular(path, status);
@@ -196,7 +200,7 @@ namespace {
 void read_first(const std::filesystem::path& path, std::uint64_t most,
                 const std::function<void(std::string_view)>& work) {
   // We want the system's reason, and a directory can be opened but not read: hence no stream.
-  const FileDescriptor file = open_regular(path);
+  const Descriptor file = open_regular(path);
   if (!file) fail_to_read(path);
   char buffer[1 << 16];
   while (most > 0) {

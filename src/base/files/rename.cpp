@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Descriptor = Owned<int, ::close, -1>;
-
 Descriptor open_folder_of(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   return Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -57,7 +55,12 @@ bool synchronise_folder_of(const fs::path& path) {
 
 bool give_new_name(const fs::path& from, const fs::path& to) {
   if (::link(from.c_str(), to.c_str()) == 0) return true;
-  return has_no_links(errno) && rename_to_new(from, to);
+  // A network file system may lose the answer: then the name is there, or a second try says EEXIST.
+  const int reason = errno;
+  std::error_code none;
+  if (fs::equivalent(from, to, none)) return true;
+  errno = reason;
+  return has_no_links(reason) && rename_to_new(from, to);
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {

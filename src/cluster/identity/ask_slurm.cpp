@@ -1,13 +1,11 @@
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 
 #include <fmt/core.h>
 
+#include "lockstep/base/process.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
@@ -19,16 +17,8 @@ using Columns = std::vector<std::string>;
 
 constexpr std::size_t column_width = 40;  // of squeue's columns, which have no mark between them
 
-/// The lines that a command answers within 10 s.
-std::vector<std::string> answer_of(const std::string& command) {
-  const std::string bounded =
-      fmt::format("SLURM_TIME_FORMAT=%s timeout 10 {} 2>/dev/null", command);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(popen(bounded.c_str(), "r"), pclose);
-  std::vector<std::string> lines;
-  std::array<char, 1024> line{};
-  while (answer && std::fgets(line.data(), line.size(), answer.get()))
-    lines.emplace_back(line.data());
-  return lines;
+std::vector<std::string> answer_within_10_s(const std::string& command) {
+  return answer_of(fmt::format("SLURM_TIME_FORMAT=%s timeout 10 {} 2>/dev/null", command));
 }
 
 Columns of_fixed_width(const std::string& line) {
@@ -77,8 +67,8 @@ Columns ask_squeue(const std::string& job, const Columns& columns) {
   for (const std::string& column : columns) wanted += fmt::format(",{}:{}", column, column_width);
   if (is_slurm_job(job))
     for (const std::string& line :
-         answer_of(fmt::format("squeue -h -t all -j {} -O JobID:{},JobArrayID:{}{}", job,
-                               column_width, column_width, wanted)))
+         answer_within_10_s(fmt::format("squeue -h -t all -j {} -O JobID:{},JobArrayID:{}{}", job,
+                                        column_width, column_width, wanted)))
       lines.push_back(of_fixed_width(line));
   lines = lines_of_job(lines, job);
   Columns found = lines.empty() ? Columns() : lines.back();
@@ -89,7 +79,7 @@ Columns ask_squeue(const std::string& job, const Columns& columns) {
 std::vector<Columns> ask_sacct(const std::string& job, const Columns& columns) {
   std::vector<Columns> lines;
   if (is_slurm_job(job))
-    for (const std::string& line : answer_of(
+    for (const std::string& line : answer_within_10_s(
              fmt::format("sacct -n -P -X -D -j {} -o JobIDRaw,JobID,{}", job, join(columns, ","))))
       lines.push_back(between_bars(line));
   lines = lines_of_job(lines, job);

@@ -1,13 +1,13 @@
 #include "lockstep/cluster/identity/identify.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "cluster/identity/claims.hpp"
 #include "cluster/identity/remedy.hpp"
+#include "lockstep/base/process.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -108,12 +108,6 @@ void take(const Claim& claim, const std::optional<MpiWorld>& mpi, RankInfo& info
   info.world = *claim.world;
   info.local_rank = claim.local_rank.value_or(otherwise.local_rank);
   info.local_size = claim.local_size.value_or(otherwise.local_size);
-}
-
-std::string host_name() {
-  char name[256] = {};
-  check(gethostname(name, sizeof name - 1) == 0, "gethostname");
-  return name;
 }
 
 }  // namespace

@@ -3,11 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <memory>
 
+#include "lockstep/base/process.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -41,22 +40,17 @@ void add_types(std::string_view line, std::vector<std::string>& types) {
   constexpr std::string_view specific = "available:";
   if (const auto at = line.find(specific); at != line.npos)
     line.remove_prefix(at + specific.size());
-  const auto begin = line.find_first_not_of(" \t"), end = line.find_last_not_of(" \t\n");
-  if (begin == line.npos || end == line.npos) return;
-  line = line.substr(begin, end - begin + 1);
-  if (line.find_first_of(" .:") == line.npos) types.emplace_back(line);
+  line = trimmed(line);
+  if (!line.empty() && line.find_first_of(" .:") == line.npos) types.emplace_back(line);
 }
 
 }  // namespace
 
 std::vector<std::string> srun_mpi_types() {
   // Some versions answer on the error stream, others on the output stream.
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> answer(
-      popen("timeout 5 srun --mpi=list 2>&1", "r"), pclose);
   std::vector<std::string> types;
-  std::array<char, 1024> line;
-  while (answer && std::fgets(line.data(), line.size(), answer.get()))
-    add_types(line.data(), types);
+  for (const std::string& line : answer_of("timeout 5 srun --mpi=list 2>&1"))
+    add_types(line, types);
   return types;
 }
 

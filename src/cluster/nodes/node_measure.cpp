@@ -21,6 +21,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/process.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 
 namespace lockstep::cluster {
@@ -92,12 +93,9 @@ DiskFigures try_disk(const std::filesystem::path& directory) {
   const bool asked = statvfs(directory.c_str(), &space) == 0;
   require(asked, reason(directory, "be asked for its free space"));
   figures.free_bytes = static_cast<double>(space.f_bavail) * static_cast<double>(space.f_frsize);
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
   const std::filesystem::path path =
-      directory / fmt::format(".lockstep-preflight-{}-{}", host.data(), getpid());
-  const Owned<int, ::close, -1> file(
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+      directory / fmt::format(".lockstep-preflight-{}-{}", host_name(), getpid());
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   require(static_cast<bool>(file), reason(path, "be created"));
   ::unlink(path.c_str());  // so that nothing is left, whatever happens
   std::vector<char> block(write_bytes);

@@ -34,8 +34,7 @@ void SharedMemory::Unmap::operator()(std::byte* data) const {
   ::munmap(data - with_token(0), with_token(bytes));
 }
 
-SharedMemory::SharedMemory(Owned<int, ::close, -1> file, std::size_t bytes)
-    : file_(std::move(file)) {
+SharedMemory::SharedMemory(Descriptor file, std::size_t bytes) : file_(std::move(file)) {
   void* all =
       ::mmap(nullptr, with_token(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
   require(all != MAP_FAILED, fmt::format("{} bytes cannot be mapped: {}", bytes, reason()));
@@ -43,7 +42,7 @@ SharedMemory::SharedMemory(Owned<int, ::close, -1> file, std::size_t bytes)
 }
 
 SharedMemory SharedMemory::create(std::size_t bytes) {
-  Owned<int, ::close, -1> file(::memfd_create("lockstep", MFD_CLOEXEC));
+  Descriptor file(::memfd_create("lockstep", MFD_CLOEXEC));
   require(static_cast<bool>(file), fmt::format("the system gives no shared memory: {}", reason()));
   const bool sized = ::ftruncate(file.get(), static_cast<off_t>(with_token(bytes))) == 0;
   require(sized, fmt::format("shared memory of {} bytes: {}", bytes, reason()));
@@ -63,7 +62,7 @@ SharedMemory SharedMemory::attach(const std::string& address, std::size_t bytes)
   Token token = 0, found = 0;
   require(static_cast<bool>(words >> process >> number >> token), "no address of shared memory");
   const std::string path = fmt::format("/proc/{}/fd/{}", process, number);
-  Owned<int, ::close, -1> file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   require(static_cast<bool>(file), fmt::format("{} cannot be opened: {}", path, reason()));
   struct stat now {};
   require(::fstat(file.get(), &now) == 0 && S_ISREG(now.st_mode) &&

@@ -4,8 +4,6 @@
 #include <memory>
 #include <string>
 
-#include <unistd.h>
-
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::comm {
@@ -31,9 +29,9 @@ class SharedMemory {
     std::size_t bytes;
     void operator()(std::byte* data) const;
   };
-  SharedMemory(Owned<int, ::close, -1> file, std::size_t bytes);
+  SharedMemory(Descriptor file, std::size_t bytes);
 
-  Owned<int, ::close, -1> file_;
+  Descriptor file_;
   std::unique_ptr<std::byte, Unmap> data_{nullptr, Unmap{0}};
   std::string address_;
 };

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <sstream>
 #include <thread>
 
 #include "lockstep/base/clock.hpp"
@@ -20,6 +19,7 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/process.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -35,15 +35,9 @@ constexpr std::size_t table_header_bytes = 4096;
       fmt::format("data.stage: {}: cannot be {}: {}", path.string(), what, std::strerror(errno)));
 }
 
-/// In the system's ticks since it was started; 0: not known.
+/// When it began, as claims have it; 0: not known.
 std::uint32_t start_of(pid_t process) {
-  const std::string line = first_line(fmt::format("/proc/{}/stat", process));
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  constexpr int fields_before = 19;  // proc(5): the start is the 22nd; the name is the 2nd
-  std::string field;
-  for (int i = 0; i < fields_before; ++i) fields >> field;
-  std::uint64_t ticks = 0;
-  return fields >> ticks ? static_cast<std::uint32_t>(ticks) : 0;
+  return static_cast<std::uint32_t>(start_of_process(process));
 }
 
 std::uint64_t claim_of(pid_t process) {
@@ -85,18 +79,9 @@ bool read_whole(int file, std::uint8_t* to, std::size_t bytes, std::uint64_t at)
 /// The table appears whole, and the first process to make it wins. It is written, not only
 /// extended, so that its pages exist when it is mapped.
 void make_table(const std::filesystem::path& path, const std::string& text, std::size_t bytes) {
-  if (std::filesystem::exists(path)) return;
-  const std::filesystem::path draft = fmt::format("{}.{}", path.string(), ::getpid());
-  Owned<int, ::close, -1> file(::open(draft.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600));
-  if (!file) cannot(draft, "made");
-  std::vector<std::uint8_t> zeros(bytes, 0);
-  std::copy_n(text.begin(), std::min(text.size(), table_header_bytes - 1), zeros.begin());
-  const bool written = write_all(file.get(), zeros.data(), zeros.size()) == zeros.size();
-  const bool named = written && (give_new_name(draft, path) || errno == EEXIST);
-  const int why = errno;
-  ::unlink(draft.c_str());
-  errno = why;
-  if (!named) cannot(path, "made");
+  std::string table = text.substr(0, table_header_bytes - 1);
+  table.resize(bytes);
+  if (!std::filesystem::exists(path)) publish_text(path, table);
 }
 
 }  // namespace
@@ -121,7 +106,7 @@ CopiedFile::CopiedFile(const std::filesystem::path& original, int descriptor,
   path_ = folder / (name_of(text) + "-" + original.filename().string());
   table_bytes_ = table_header_bytes + pieces() * sizeof(std::uint64_t);
   make_table(table(), text, table_bytes_);
-  const Owned<int, ::close, -1> file(::open(table().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(::open(table().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
   if (!file || ::fstat(file.get(), &owner) != 0) cannot(table(), "opened");
   std::string found(table_header_bytes, '\0');
   const bool same = static_cast<std::size_t>(owner.st_size) == table_bytes_ &&
@@ -151,8 +136,7 @@ void CopiedFile::map_table(int descriptor) {
 /// Only after the copy had its size was a piece there. Zeros in place of what is gone would pass
 /// for pixels where rows have no checksums.
 void CopiedFile::open_copy() {
-  copy_ = Owned<int, ::close, -1>(
-      ::open(path_.c_str(), O_CREAT | O_RDWR | O_NONBLOCK | O_CLOEXEC, 0600));
+  copy_ = Descriptor(::open(path_.c_str(), O_CREAT | O_RDWR | O_NONBLOCK | O_CLOEXEC, 0600));
   const auto is_short = [&] { return copy_ && stamp_of(copy_.get(), path_).bytes < size_; };
   if (is_short()) {
     bool any = false;

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -63,7 +61,7 @@ class CopiedFile {
   std::uint64_t mine_;  // what this process writes into the table for a piece that it copies
   std::uint64_t size_ = 0;
   std::filesystem::path path_;  // of the copy
-  Owned<int, ::close, -1> copy_;
+  Descriptor copy_;
   void* table_ = nullptr;  // mapped
   std::size_t table_bytes_ = 0;
   std::optional<FaultGuard> guard_;            // of the table, which may be cut off

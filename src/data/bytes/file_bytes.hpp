@@ -60,7 +60,7 @@ class FileBytes {
   std::filesystem::path path_;
   std::uint64_t begin_;
   bool checksums_;
-  Owned<int, ::close, -1> descriptor_;
+  Descriptor descriptor_;
   FileStamp stamp_;                   // at the time of opening
   std::unique_ptr<CopiedFile> copy_;  // the copy that is read instead
   std::unique_ptr<Mapping> mapping_;  // of the copy, else of the file

@@ -30,7 +30,7 @@ void replace(hid_t file, const std::filesystem::path& path, const char* name,
 }
 
 void synchronise(const std::filesystem::path& path) {
-  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file || ::fsync(file.get()) != 0) fail_by_system(path.string(), errno);
 }
 

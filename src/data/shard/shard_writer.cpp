@@ -22,8 +22,6 @@ namespace {
 
 constexpr std::size_t write_buffer_bytes = 4 << 20;
 
-using Descriptor = Owned<int, ::close, -1>;
-
 }  // namespace
 
 // HDF5 lays out a raw shard first, and its rows are written into it. The length of JPEGs is not

@@ -24,8 +24,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Descriptor = Owned<int, ::close, -1>;
-
 constexpr std::size_t unpacked_piece = 1 << 18;
 
 /// The compressed file, piece by piece.

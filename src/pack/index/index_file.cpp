@@ -25,8 +25,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Descriptor = Owned<int, ::close, -1>;
-
 constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '3'};
 
 [[noreturn]] void fail(const fs::path& path) { fail_by_system(path.string(), errno); }

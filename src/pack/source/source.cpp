@@ -1,7 +1,5 @@
 #include "lockstep/pack/source/source.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -78,7 +76,7 @@ fs::path index_path(const fs::path& folder, std::size_t piece) {
 }
 
 FileStamp stamp_now(const fs::path& path) {
-  const Owned<int, ::close, -1> file = open_regular(path);
+  const Descriptor file = open_regular(path);
   require(static_cast<bool>(file), fmt::format("{}: {}", path.string(), std::strerror(errno)));
   return stamp_of(file.get(), path);
 }

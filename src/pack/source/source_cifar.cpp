@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::size_t cifar_side = 32, cifar_plane = cifar_side * cifar_side;
 
-using Descriptor = Owned<int, ::close, -1>;
-
 /// How one of the two data sets is stored: rows of `label_bytes` labels, the last of which counts,
 /// and three planes of pixels.
 struct Format {

@@ -23,8 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Descriptor = Owned<int, ::close, -1>;
-
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;
 
 std::string read_bytes(int descriptor, std::uint64_t offset, std::size_t bytes,

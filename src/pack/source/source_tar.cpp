@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -279,7 +278,7 @@ class TarIndexer {
 }  // namespace
 
 void index_tar(const TarIndexSpec& spec, IndexWriter& index) {
-  const Owned<int, ::close, -1> file = open_regular(spec.content);
+  const Descriptor file = open_regular(spec.content);
   require(static_cast<bool>(file),
           fmt::format("{}: {}", spec.content.string(), std::strerror(errno)));
   TarReader reader(file.get(), stamp_of(file.get(), spec.content).bytes, spec.tar);

@@ -40,7 +40,6 @@ class Door {
   void count_call(std::uint16_t client, int more);
 
  private:
-  using Descriptor = Owned<int, ::close, -1>;
   void work();
   void take_all();
   void make_place();

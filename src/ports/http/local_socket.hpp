@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include <unistd.h>
-
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::http {
@@ -22,7 +20,7 @@ class LocalSocket {
 
  private:
   std::string path_;
-  Owned<int, ::close, -1> listening_;
+  Descriptor listening_;
 };
 
 }  // namespace lockstep::http

@@ -21,7 +21,6 @@ namespace lockstep::serve {
 namespace {
 
 namespace fs = std::filesystem;
-using Descriptor = Owned<int, ::close, -1>;
 
 constexpr std::size_t small = 1 << 16;   // HDF5's own part of a file
 constexpr std::size_t seal_bytes = 512;  // HDF5's smallest user block

@@ -1,21 +1,17 @@
 #include "lockstep/study/plan/run_study.hpp"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 
-#include "lockstep/base/child_process.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/owned.hpp"
+#include "lockstep/base/process.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/study/fit/points.hpp"
@@ -24,20 +20,9 @@ namespace lockstep::study {
 namespace {
 
 namespace fs = std::filesystem;
-using Descriptor = Owned<int, ::close, -1>;
 
 fs::path result_of(const fs::path& folder, const Measurement& step) {
   return folder / "points" / (step.name() + (step.synthetic ? ".json" : ""));
-}
-
-/// Empty: another process has the step.
-std::optional<Descriptor> lock(const fs::path& folder, const Measurement& step) {
-  const fs::path file = folder / "points" / ("." + step.name() + ".lock");
-  Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!held) fail_by_system(file.string(), errno);
-  // A file system without locks: then only one process may work on the study.
-  if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
-  return held;
 }
 
 std::vector<std::string> launch_words(const PlanSpec& plan, StudyLauncher launcher,
@@ -80,17 +65,28 @@ std::string incomplete(const fs::path& result, const PlanSpec& plan, const Measu
   return "";
 }
 
+/// What processes that were killed, or overtaken, have begun of a step.
+void remove_parts(const fs::path& folder, const Measurement& step) {
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "points", none))
+    if (entry.path().extension() == ".part" &&
+        entry.path().filename().string().starts_with(step.name() + "."))
+      fs::remove_all(entry.path(), none);
+}
+
 /// Empty: done. Otherwise why not.
 std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurement& step,
                     const StudyRun& spec) {
   const fs::path result = result_of(folder, step), log = folder / "logs" / (step.name() + ".log");
-  const fs::path part = folder / "points" / (step.name() + ".part");
-  fs::remove_all(part);
+  const fs::path part =
+      folder / "points" / fmt::format("{}.{}-{}.part", step.name(), host_name(), ::getpid());
+  remove_parts(folder, step);
   std::vector<std::string> words = launch_words(plan, spec.launcher, step.ranks);
   words.push_back(spec.program);
   for (std::string& word : command_of(folder, plan, step, part.string()))
     words.push_back(std::move(word));
   const int status = wait_for_child(start_child({.words = words, .log = log})).value();
+  if (fs::exists(result)) return "";  // by a process that took the step over
   if (!fs::exists(part))
     return fmt::format("ended with status {}: {} ({})", status, last_line(log), log.string());
   if (const std::string wrong = incomplete(part, plan, step); !wrong.empty())
@@ -143,39 +139,38 @@ StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
   make_directories(folder / "points");
   make_directories(folder / "logs");
   StudyOutcome report;
-  const auto is_due = [&](const Measurement& step) {
-    return (spec.ranks == 0 || step.ranks == spec.ranks) && !fs::exists(result_of(folder, step));
+  std::vector<bool> tried(steps.size(), false);
+  const auto is_wanted = [&](const Measurement& step) {
+    return spec.ranks == 0 || step.ranks == spec.ranks;
   };
+  const auto is_done = [&](const Measurement& step) { return fs::exists(result_of(folder, step)); };
+  const auto left = [&] {
+    std::vector<std::size_t> due;
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (!tried[i] && is_wanted(steps[i]) && !is_done(steps[i])) due.push_back(i);
+    return due;
+  };
+  report.earlier =
+      static_cast<std::size_t>(std::ranges::count_if(steps, is_wanted)) - left().size();
+  const fs::path claims = folder / "claims";
   double spent_s = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Measurement& step = steps[i];
-    if (spec.ranks != 0 && step.ranks != spec.ranks) continue;
-    if (fs::exists(result_of(folder, step))) {
-      ++report.earlier;
-      continue;
-    }
-    const std::optional<Descriptor> held = lock(folder, step);
-    if (!held) {
-      ++report.elsewhere;
-      continue;
-    }
-    if (fs::exists(result_of(folder, step))) continue;  // by another process, meanwhile
+  const auto do_one = [&](std::size_t i) {
     const double began_s = now_s();
-    const std::string wrong = do_step(folder, plan, step, spec);
+    const std::string wrong = do_step(folder, plan, steps[i], spec);
+    tried[i] = true;
     if (wrong.empty())
       ++report.done;
     else
-      report.failed.push_back(step.name() + " " + wrong);
+      report.failed.push_back(steps[i].name() + " " + wrong);
     spent_s += now_s() - began_s;
     const double each_s = spent_s / static_cast<double>(report.done + report.failed.size());
-    const auto left =
-        std::count_if(steps.begin() + static_cast<std::ptrdiff_t>(i) + 1, steps.end(), is_due);
-    log::info(fmt::format("{}/{} {}: {} ({}); about {} left", i + 1, steps.size(), step.name(),
+    log::info(fmt::format("{}/{} {}: {} ({}); about {} left", i + 1, steps.size(), steps[i].name(),
                           wrong.empty() ? "done" : wrong, human_seconds(now_s() - began_s),
-                          human_seconds(static_cast<double>(left) * each_s)));
-  }
-  report.missing = static_cast<std::size_t>(std::ranges::count_if(
-      steps, [&](const Measurement& step) { return !fs::exists(result_of(folder, step)); }));
+                          human_seconds(static_cast<double>(left().size()) * each_s)));
+  };
+  if (!left().empty()) WorkFolder({.claims = claims}).do_all(left, do_one);
+  report.missing = steps.size() - static_cast<std::size_t>(std::ranges::count_if(steps, is_done));
+  if (report.missing == 0) fs::remove_all(claims);
   return report;
 }
 

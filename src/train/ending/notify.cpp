@@ -6,10 +6,10 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/child_process.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/process.hpp"
 
 namespace lockstep::train {
 namespace {

@@ -110,6 +110,10 @@ if "${CXX:-g++}" -x c -O1 -shared -fPIC -o odd.so "$support/preloads/odd_file_sy
   ((status == 0 && $(own_pieces odd?.log) == 47)) && same_as_one odd && nothing_pending odd &&
     run odd links worker odd2 && ((status == 0)) && same_as_one odd2
   verdict $? "$law"
+  run odd 'replies locks' worker odd3
+  ((status == 0)) && same_as_one odd3 && nothing_pending odd3 &&
+    says 'this worker predicted 47 pieces of 3000 rows'
+  verdict $? 'without locks, and where the answer to a link is lost, what is published is its own'
   run odd 'links noreplace foldersync' "$LOCKSTEP" train --data.train set/train --model resnet20 \
     --batch 50 --stop-after 2 --threads 1 --data.stage "$PWD/stage" --out odd_run
   ((status == 3)) && says 'each node copies' && ls stage/lockstep-stage-*/*.h5 >/dev/null &&

@@ -66,6 +66,28 @@ scaling fit tiny
   scaling report tiny --out few && ((status == 2))
 verdict $? 'few measurements are a table and the words "too few"; run, fit and report end with 2'
 
+# ---- two processes share a study where the file system has no locks ------------------------------
+scaling plan --out shared --ranks 1 --batch 32 --model resnet20 --threads 1 --image 8 \
+  --repetitions 2 --steps 30 --warm-up 2 --backend clock --clock.step-ms 100
+((status == 0)) || verdict $status 'a study of a clock can be planned'
+"${CXX:-g++}" -x c -O1 -shared -fPIC -o odd.so "$support/preloads/odd_file_system.c"
+odd() { [[ ! -e odd.so ]] || export ODD=locks LD_PRELOAD=$PWD/odd.so; exec "$@"; }
+of_runner() { pgrep -f "shared/points/.*-$1\.part" >/dev/null; }
+odd "$LOCKSTEP" scaling run shared >first.log 2>&1 &
+first=$!
+until_it 600 of_runner $first
+odd "$LOCKSTEP" scaling run shared >second.log 2>&1 &
+second=$!
+until_it 600 of_runner $second
+kill -9 $first
+wait $first 2>/dev/null
+happens 100 eval '! of_runner $first'
+wait $second
+said=$(cat second.log)
+says '^2 runs done, 0 done before, 0 failed, 0 still missing' && says '1/2 .*: done' &&
+  [[ $(cd shared && echo points/* claims) == *-1.json\ *-2.json\ claims && ! -e shared/claims ]]
+verdict $? 'a training ends with the process that started it, and another process does its run again'
+
 cp -r study/points/real-00001-b32-1 other &&
   sed -i 's/"model":"resnet20"/"model":"resnet32"/' other/metrics.jsonl
 cp -r study/points/real-00002-b32-1 halved && python3 -c '

@@ -1,9 +1,13 @@
 // Preloaded: what some network and USB file systems answer. ODD names what they lack, in words:
-// links (link), noreplace (a rename that replaces nothing), foldersync (fsync of a folder).
+// links (link), noreplace (a rename that replaces nothing), foldersync (fsync of a folder), locks
+// (flock and fcntl's), replies (that of a link that was made: EIO and EEXIST in turn).
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,8 +23,10 @@ static int refuse(int reason) {
 }
 
 int link(const char *from, const char *to) {
+  static int lost;
   if (lacks("links")) return refuse(EPERM);
-  return (int)syscall(SYS_linkat, -100, from, -100, to, 0);
+  const int made = (int)syscall(SYS_linkat, -100, from, -100, to, 0);
+  return made == 0 && lacks("replies") ? refuse(lost++ % 2 == 0 ? EIO : EEXIST) : made;
 }
 
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
@@ -34,3 +40,19 @@ int fsync(int file) {
     return refuse(EINVAL);
   return (int)syscall(SYS_fsync, file);
 }
+
+int flock(int file, int what) {
+  return lacks("locks") ? refuse(ENOLCK) : (int)syscall(SYS_flock, file, what);
+}
+
+int fcntl64(int file, int what, ...) {
+  va_list more;
+  va_start(more, what);
+  void *given = va_arg(more, void *);
+  va_end(more);
+  const int locks = what == F_SETLK || what == F_SETLKW || what == F_OFD_SETLK ||
+                    what == F_OFD_SETLKW;
+  return locks && lacks("locks") ? refuse(ENOLCK) : (int)syscall(SYS_fcntl, file, what, given);
+}
+
+int fcntl(int file, int what, ...) __attribute__((alias("fcntl64")));

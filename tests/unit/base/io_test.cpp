@@ -19,8 +19,6 @@ using namespace lockstep::test;
 
 namespace {
 
-using Descriptor = Owned<int, ::close, -1>;
-
 std::string pattern(std::size_t bytes) {
   std::string text(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);

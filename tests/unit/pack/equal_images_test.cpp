@@ -1,6 +1,5 @@
 #include <catch2/catch.hpp>
 
-#include "pack/totals.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/pack/pack_fixture.hpp"
 

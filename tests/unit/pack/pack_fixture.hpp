@@ -11,6 +11,7 @@
 #include "pack/pack_folder.hpp"
 #include "pack/pack_row.hpp"
 #include "pack/packer.hpp"
+#include "pack/totals.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 namespace lockstep::test {
@@ -35,22 +36,21 @@ inline std::unique_ptr<pack::Source> open_class_folders(const std::filesystem::p
 }
 
 /// Runs what `ranks` ranks do, one after the other.
-inline pack::Tally pack_as(std::size_t ranks, const pack::Source& source,
-                           const pack::PackSpec& spec, const std::filesystem::path& out) {
+inline pack::Totals pack_as(std::size_t ranks, const pack::Source& source,
+                            const pack::PackSpec& spec, const std::filesystem::path& out) {
   using namespace data;
   const DataSetInfo info = packed_info(source, spec);
   const auto plan = plan_shards(source, spec, packed_row_bytes(source, spec, info));
   PackFolder folder(out, false);
   folder.resume("");
   const std::filesystem::path partial = PackFolder::partial(out);
-  Tally all(info.channels);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     std::vector<ShardPlan> own;
     for (std::size_t s = rank; s < plan.size(); s += ranks) own.push_back(plan[s]);
     Packer packer(source, spec, info, partial, std::move(own));
     while (!packer.finished()) packer.advance(0.001);
-    all.add(packer.tally());
   }
+  const Totals all = read_totals(partial, plan, info.channels);
   for (const ShardPlan& shard : plan)
     if (std::filesystem::exists(partial / shard.file))
       set_normalisation(partial / shard.file, all.sums.mean(), all.sums.stddev());

@@ -342,9 +342,15 @@ TEST_CASE("a commit that is interrupted is completed, whatever it had done", "[p
         std::map<std::string, std::string>{{"train/new.h5", "new"}, {"skipped.txt", "one\n"}});
 }
 
-TEST_CASE("two packs do not write to one folder", "[pack]") {
+TEST_CASE("two packs do not write to one folder, and one that is overtaken ends", "[pack]") {
   const Folder folder;
-  const PackFolder first(folder.path / "out", false);
-  CHECK_THROWS_WITH(PackFolder(folder.path / "out", false), Contains("another pack is writing"));
-  CHECK(fs::exists(PackFolder::partial(folder.path / "out")));
+  const fs::path out = folder.path / "out", next = PackFolder::partial(out) / "claims/0.1";
+  {
+    PackFolder first(out, false);
+    CHECK_THROWS_WITH(PackFolder(out, false), Contains("another pack is writing"));
+    first.require_own();
+    write_file(next, "");
+    CHECK_THROWS_WITH(first.commit(), Contains("another pack has taken this over"));
+  }
+  CHECK(fs::exists(next));
 }

@@ -15,6 +15,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/bad_row.hpp"
+#include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/networks/sketch.hpp"
@@ -284,4 +285,28 @@ TEST_CASE("a folder takes one model, one data set and one set of options", "[cpu
   CHECK_THROWS_WITH(PredictJob(other, input), Contains("with classes = "));
   write_text_atomically(folder.path / "predict.json", "[");
   CHECK_THROWS_WITH(PredictJob(spec, input), Contains("predict.json: is not JSON"));
+}
+
+TEST_CASE("only a part's own name says that it is there", "[swarm]") {
+  const SwarmFolder folder{"out"};
+  CHECK(folder.number_of(folder.part(7)) == 7);
+  CHECK(folder.number_of(folder.part(1'234'567)) == 1'234'567);
+  for (const char* name : {"part-7.h5", "part-0000007.h5", "part-.h5", "part-000007.h5.tmp1-0"})
+    CHECK_FALSE(folder.number_of(folder.parts() / name));
+}
+
+TEST_CASE("pieces cover each row once, and all but the last are whole batches", "[swarm]") {
+  for (const std::size_t rows : {1u, 5u, 64u, 4097u, 300'000u})
+    for (const std::size_t batch : {1u, 7u, 64u, 5000u})
+      for (const std::size_t each : {0u, 1u, 100u}) {
+        const Pieces pieces(rows, batch, each);
+        std::size_t covered = 0;
+        for (std::size_t number = 0; number < pieces.count(); ++number) {
+          const Piece piece = pieces.piece(number);
+          REQUIRE((piece.number == number && piece.first == covered && piece.rows > 0));
+          REQUIRE((piece.rows % batch == 0 || number + 1 == pieces.count()));
+          covered += piece.rows;
+        }
+        REQUIRE(covered == rows);
+      }
 }

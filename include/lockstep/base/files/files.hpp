@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include <unistd.h>
-
 #include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/owned.hpp"
 
@@ -69,7 +67,7 @@ void require_new_report(const std::filesystem::path& path,
 /// also to be written (O_CREAT makes it with mode 0644). Never waits: a pipe without a writer would
 /// keep open() and then the process for ever. Empty, with errno, when it cannot be opened. Throws
 /// InputError naming the path when it is neither a regular file nor a folder.
-Owned<int, ::close, -1> open_regular(const std::filesystem::path& path, int more_flags = 0);
+Descriptor open_regular(const std::filesystem::path& path, int more_flags = 0);
 
 /// The same check for libraries that open a file by its name: throws InputError naming the path
 /// when it is there, and is neither a regular file nor a folder.

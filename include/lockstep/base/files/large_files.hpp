@@ -27,8 +27,9 @@ void copy_atomically(const std::filesystem::path& from, const std::filesystem::p
 /// replaces what has the name, atomically.
 void give_second_name(const std::filesystem::path& file, const std::filesystem::path& name);
 
-/// Whether this is a PendingFile of this process, by its name.
-bool is_own_temporary(const std::filesystem::path& path);
+/// Removes what other processes' PendingFiles left in a folder: those of files whose names end
+/// with `of`. What cannot be removed stays.
+void remove_temporaries(const std::filesystem::path& folder, const std::string& of);
 
 /// A PendingFile that is written from its end: first pieces of what follows the first `begin`
 /// bytes, which may be more than fits into memory, then these bytes. Methods throw as
@@ -45,7 +46,7 @@ class PendingPieces {
  private:
   std::filesystem::path path_;
   PendingFile file_;
-  Owned<int, ::close, -1> open_;
+  Descriptor open_;
   std::uint64_t begin_, end_;
 };
 

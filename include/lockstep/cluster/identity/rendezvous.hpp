@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -49,7 +47,7 @@ MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port);
 /// replaces the card of an earlier start. Keep the descriptor, which holds a lock, while the card
 /// is of use. First it removes cards in that directory that are older than a minute and that no one
 /// holds: their starts were killed. Throws InputError naming the path and the reason.
-Owned<int, ::close, -1> leave_card(const std::filesystem::path& file, const MeetingCard& card);
+Descriptor leave_card(const std::filesystem::path& file, const MeetingCard& card);
 
 /// Throws LaunchError when this rank could not leave a card in `file` either, because its directory
 /// cannot be made or written: then rank 0, which reports that, does not come.

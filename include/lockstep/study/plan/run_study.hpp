@@ -24,14 +24,14 @@ struct StudyRun {
 struct StudyOutcome {
   std::size_t done = 0;             ///< now
   std::size_t earlier = 0;          ///< were done before
-  std::size_t elsewhere = 0;        ///< another process is doing them
   std::size_t missing = 0;          ///< steps of the whole study that are still to be done
   std::vector<std::string> failed;  ///< one line each, with the log's path
 };
 
 /// Continues where an earlier call stopped: a step counts once all of its result is there, and what
-/// a killed step left behind is removed. Several processes may work on one study; each step has a
-/// lock. A step that fails is named and does not stop the others.
+/// a killed step left behind is removed. Several processes may share a study, on any machines
+/// (WorkFolder); they return when all is done. A step that fails is named and does not stop the
+/// others.
 StudyOutcome run_study(const std::filesystem::path& folder, const StudyRun& spec);
 
 /// The words that start a step, without the launcher's.

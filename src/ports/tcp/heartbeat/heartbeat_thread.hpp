@@ -104,7 +104,7 @@ class HeartbeatThread : public liveness::Heartbeat {
   std::optional<double> first_lost_s_;
   double turn_s_ = 0, next_s_ = 0;  ///< when the last turn began, when the next beat is due
   bool warned_of_descriptors_ = false, warned_of_error_ = false;
-  Owned<int, ::close, -1> wake_;  // an eventfd
+  Descriptor wake_;  // an eventfd
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false, reported_ = false;  // under the mutex, like the next five

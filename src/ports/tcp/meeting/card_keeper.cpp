@@ -36,7 +36,7 @@ struct CardKeeper::State {
   }
 
   void keep() {
-    Owned<int, ::close, -1> held;  // the card's file
+    Descriptor held;  // the card's file
     try {
       held = cluster::leave_card(file, card);
     } catch (const Error&) {

@@ -74,7 +74,7 @@ class Mesh {
   int rank_;
   ListenerCard card_;
   std::optional<HandshakeServer> door_;
-  Owned<int, ::close, -1> events_;  ///< an epoll instance
+  Descriptor events_;  ///< an epoll instance
   std::map<const void*, std::vector<int>> waits_;
   std::string answer_;                        ///< the ranks of all waits
   std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; also for this one

@@ -1,9 +1,11 @@
-#include "lockstep/base/child_process.hpp"
+#include "lockstep/base/process.hpp"
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <thread>
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.hpp"
@@ -54,4 +56,28 @@ TEST_CASE("a wait with an end leaves a child that still runs", "[child]") {
   CHECK(::getsid(child) == child);
   ::kill(child, SIGKILL);
   CHECK(wait_for_child(child) == 128 + SIGKILL);
+}
+
+TEST_CASE("a child ends with the thread that starts it, unless it has its own session", "[child]") {
+  pid_t tied = 0, free = 0;
+  std::thread([&] {
+    tied = start_child({.words = {"sleep", "600"}});
+    free = start_child({.words = {"sleep", "600"}, .own_session = true});
+  }).join();
+  CHECK(wait_for_child(tied) == 128 + SIGTERM);
+  CHECK_FALSE(wait_for_child(free, 0.05).has_value());
+  ::kill(free, SIGKILL);
+  CHECK(wait_for_child(free) == 128 + SIGKILL);
+}
+
+TEST_CASE("a process is known by when it began, and one that has ended is another", "[child]") {
+  const pid_t child = start_child({.words = {"sleep", "600"}});
+  const std::uint64_t began = start_of_process(child);
+  CHECK((began >= start_of_process(::getpid()) && start_of_process(::getpid()) > 0));
+  ::kill(child, SIGKILL);
+  siginfo_t ended;
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
+  CHECK((start_of_process(child) != 0 && start_of_process(child) != began));
+  CHECK(wait_for_child(child) == 128 + SIGKILL);
+  CHECK(start_of_process(child) == 0);
 }

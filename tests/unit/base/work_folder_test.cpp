@@ -1,5 +1,5 @@
 // Workers that know only a folder share pieces: each has one holder, and none is lost.
-#include "serve/swarm/claims.hpp"
+#include "lockstep/base/files/work_folder.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,12 +16,10 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "serve/swarm/piece.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;
-using namespace lockstep::serve;
 
 namespace {
 
@@ -35,7 +33,7 @@ void claim_from_elsewhere(const std::filesystem::path& file) {
 }
 
 /// Tries once every 10 ms; the seconds until it holds the piece, or nothing within `patience_s`.
-std::optional<double> seconds_to_take(Claims& claims, std::size_t piece, double patience_s) {
+std::optional<double> seconds_to_take(WorkFolder& claims, std::size_t piece, double patience_s) {
   const double start = now_s();
   while (now_s() < start + patience_s) {
     if (claims.take_any({piece})) return now_s() - start;
@@ -46,12 +44,12 @@ std::optional<double> seconds_to_take(Claims& claims, std::size_t piece, double 
 
 }  // namespace
 
-TEST_CASE("of workers that claim at once, each piece gets one", "[swarm]") {
+TEST_CASE("of workers that claim at once, each piece gets one", "[work_folder]") {
   const Folder folder;
   std::vector<std::size_t> pieces(40);
   std::iota(pieces.begin(), pieces.end(), std::size_t{0});
-  std::vector<std::unique_ptr<Claims>> workers(6);
-  for (auto& worker : workers) worker = std::make_unique<Claims>(ClaimSpec{folder.path});
+  std::vector<std::unique_ptr<WorkFolder>> workers(6);
+  for (auto& worker : workers) worker = std::make_unique<WorkFolder>(WorkFolderSpec{folder.path});
   std::vector<std::vector<std::size_t>> taken(workers.size());
   std::vector<std::thread> threads;
   for (std::size_t w = 0; w < workers.size(); ++w)
@@ -68,11 +66,11 @@ TEST_CASE("of workers that claim at once, each piece gets one", "[swarm]") {
 }
 
 TEST_CASE("a claim without a heartbeat is taken over by one worker, once its time is over",
-          "[swarm][waits]") {
+          "[work_folder][waits]") {
   const Folder folder;
   claim_from_elsewhere(folder.path / "5.0");
-  const ClaimSpec spec{.folder = folder.path, .beat_s = 0.02, .stale_s = 0.3};
-  Claims one(spec), other(spec);
+  const WorkFolderSpec spec{.claims = folder.path, .beat_s = 0.02, .stale_s = 0.3};
+  WorkFolder one(spec), other(spec);
   std::optional<std::size_t> first, second;
   const double start = now_s();
   while (!first && !second && now_s() < start + 10) {
@@ -87,7 +85,7 @@ TEST_CASE("a claim without a heartbeat is taken over by one worker, once its tim
 }
 
 TEST_CASE("a heartbeat is any change of the claim's time, however wrong that is",
-          "[swarm][waits]") {
+          "[work_folder][waits]") {
   const Folder folder;
   const std::filesystem::path file = folder.path / "0.0";
   claim_from_elsewhere(file);
@@ -99,7 +97,7 @@ TEST_CASE("a heartbeat is any change of the claim's time, however wrong that is"
       sleep_s(0.02);
     }
   });
-  Claims claims({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.5});
+  WorkFolder claims({.claims = folder.path, .beat_s = 0.02, .stale_s = 0.5});
   CHECK_FALSE(seconds_to_take(claims, 0, 1.5));
   over = true;
   elsewhere.join();
@@ -107,72 +105,104 @@ TEST_CASE("a heartbeat is any change of the claim's time, however wrong that is"
 }
 
 TEST_CASE("the claim of a process that has ended on this machine is taken over at once",
-          "[swarm]") {
+          "[work_folder]") {
   const Folder folder;
   const pid_t child = ::fork();
   if (child == 0) {
-    Claims claims({folder.path});
+    WorkFolder claims({folder.path});
     ::_exit(claims.take_any({3}) ? 0 : 1);
   }
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);
   REQUIRE(status == 0);
   REQUIRE(names_in(folder.path) == std::vector<std::string>{"3.0"});
-  Claims claims({folder.path});
+  WorkFolder claims({folder.path});
   CHECK(claims.take_any({3}) == 3);
   CHECK(claims.workers() == 1);
 }
 
 TEST_CASE("what is no claim's file keeps no worker, and its piece is taken over",
-          "[swarm][waits]") {
+          "[work_folder][waits]") {
   const Folder folder;
   REQUIRE(::mkfifo((folder.path / "0.0").c_str(), 0600) == 0);
   std::filesystem::create_directory(folder.path / "1.0");
-  Claims claims({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.2});
+  WorkFolder claims({.claims = folder.path, .beat_s = 0.02, .stale_s = 0.2});
   CHECK(claims.workers() == 0);
   CHECK(seconds_to_take(claims, 0, 10));
   CHECK(seconds_to_take(claims, 1, 10));
 }
 
-TEST_CASE("only a part's own name says that it is there", "[swarm]") {
-  const SwarmFolder folder{"out"};
-  CHECK(folder.number_of(folder.part(7)) == 7);
-  CHECK(folder.number_of(folder.part(1'234'567)) == 1'234'567);
-  for (const char* name : {"part-7.h5", "part-0000007.h5", "part-.h5", "part-000007.h5.tmp1-0"})
-    CHECK_FALSE(folder.number_of(folder.parts() / name));
-}
-
-TEST_CASE("a worker that was stopped and overtaken gives up its own claim only", "[swarm][waits]") {
+TEST_CASE("a worker that was stopped and overtaken gives up its own claim only",
+          "[work_folder][waits]") {
   const Folder folder;
-  Claims stopped({.folder = folder.path, .beat_s = 1000});
+  WorkFolder stopped({.claims = folder.path, .beat_s = 1000});
   REQUIRE(stopped.take_any({0}));
-  Claims next({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.2});
+  WorkFolder next({.claims = folder.path, .beat_s = 0.02, .stale_s = 0.2});
   REQUIRE(seconds_to_take(next, 0, 10));
   stopped.release(0);
-  Claims third({.folder = folder.path, .beat_s = 0.02, .stale_s = 0.5});
+  WorkFolder third({.claims = folder.path, .beat_s = 0.02, .stale_s = 0.5});
   CHECK_FALSE(seconds_to_take(third, 0, 1));
   next.release(0);
   CHECK(third.take_any({0}));
 }
 
-TEST_CASE("a folder that cannot be made is named", "[swarm]") {
+TEST_CASE("a folder that cannot be made is named", "[work_folder]") {
   const Folder folder;
   write_file(folder.path / "file", "");
-  CHECK_THROWS_WITH(Claims({folder.path / "file" / "claims"}), Catch::Contains("file/claims"));
+  CHECK_THROWS_WITH(WorkFolder({folder.path / "file" / "claims"}), Catch::Contains("file/claims"));
 }
 
-TEST_CASE("pieces cover each row once, and all but the last are whole batches", "[swarm]") {
-  for (const std::size_t rows : {1u, 5u, 64u, 4097u, 300'000u})
-    for (const std::size_t batch : {1u, 7u, 64u, 5000u})
-      for (const std::size_t each : {0u, 1u, 100u}) {
-        const Pieces pieces(rows, batch, each);
-        std::size_t covered = 0;
-        for (std::size_t number = 0; number < pieces.count(); ++number) {
-          const Piece piece = pieces.piece(number);
-          REQUIRE((piece.number == number && piece.first == covered && piece.rows > 0));
-          REQUIRE((piece.rows % batch == 0 || number + 1 == pieces.count()));
-          covered += piece.rows;
-        }
-        REQUIRE(covered == rows);
-      }
+TEST_CASE("work is done once by processes that share it, and all wait until it is done",
+          "[work_folder]") {
+  const Folder folder;
+  constexpr std::size_t pieces = 40;
+  std::vector<std::atomic<int>> done(pieces);
+  const auto left = [&] {
+    std::vector<std::size_t> numbers;
+    for (std::size_t piece = 0; piece < pieces; ++piece)
+      if (done[piece] == 0) numbers.push_back(piece);
+    return numbers;
+  };
+  std::vector<std::thread> workers;
+  for (int i = 0; i < 4; ++i)
+    workers.emplace_back([&] {
+      WorkFolder({folder.path}).do_all(left, [&](std::size_t piece) { ++done[piece]; });
+      CHECK(left().empty());
+    });
+  for (std::thread& worker : workers) worker.join();
+  CHECK(std::all_of(done.begin(), done.end(), [](const auto& times) { return times == 1; }));
+}
+
+TEST_CASE("a piece is held by one process, and not taken from one that lives, here or elsewhere",
+          "[work_folder][waits]") {
+  const Folder folder;
+  const WorkFolderSpec spec{.claims = folder.path, .beat_s = 0.02, .stale_s = 0.3};
+  WorkFolder here(spec);
+  REQUIRE(here.hold(0));
+  CHECK_FALSE(WorkFolder({folder.path}).hold(0));  // at once
+  here.release(0);
+  CHECK(WorkFolder(spec).hold(0));
+
+  claim_from_elsewhere(folder.path / "1.0");
+  std::atomic<bool> over = false;
+  std::thread elsewhere([&] {
+    while (!over) {
+      ::utimensat(AT_FDCWD, (folder.path / "1.0").c_str(), nullptr, 0);
+      sleep_s(0.02);
+    }
+  });
+  CHECK_FALSE(WorkFolder({folder.path}).hold(1));
+  over = true;
+  elsewhere.join();
+  CHECK(here.hold(1));  // no more sign of life
+  CHECK_FALSE(here.is_overtaken(1));
+  write_file(folder.path / "1.2", "");
+  CHECK(here.is_overtaken(1));
+}
+
+TEST_CASE("who waits for a piece whose folder is removed does not get it", "[work_folder]") {
+  const Folder folder;
+  WorkFolder late({folder.path / "claims"});
+  std::filesystem::remove_all(folder.path / "claims");
+  CHECK_FALSE(late.hold(0));
 }

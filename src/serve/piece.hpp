@@ -53,13 +53,6 @@ struct SwarmFolder {
     const auto number = whole_number<std::uint64_t>(name.substr(5, name.size() - 8));
     return number && part(*number).filename() == file.filename() ? number : std::nullopt;
   }
-  /// What a worker writes until it is published.
-  static bool is_pending(const std::filesystem::path& file) {
-    const std::string name = file.filename().string();
-    const auto begins = [&](const char* with) { return name.starts_with(with); };
-    return begins("predictions.h5.tmp") || begins("predictions.csv.tmp") ||
-           (begins("part-") && name.find(".h5.tmp") != name.npos);
-  }
   std::filesystem::path note() const { return root / "predict.json"; }
   std::filesystem::path merged() const { return root / "predictions.h5"; }
   std::filesystem::path csv() const { return root / "predictions.csv"; }
