@@ -11,7 +11,6 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/text/utf8.hpp"
 #include "lockstep/config/keys.hpp"
-#include "observe/json_fields.hpp"
 
 namespace lockstep::observe {
 namespace {
