@@ -165,12 +165,12 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   if (over()) return not_measured(SlowReason::communication, "waiting for other ranks", why_over());
   const Arm tiny = held(small), none = alone(silent);
   turns_.block(none);
-  auto found = turns_.compare({tiny}, {none, Turns::average}, share_of_rest());
+  auto found = turns_.compare({tiny}, {none, mean}, share_of_rest());
   const std::vector<double>& alone_ms = found.b_ranks;
   const auto slow = std::max_element(alone_ms.begin(), alone_ms.end());
   const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
   const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
-  found.difference = less(found.difference, usual_ms - Turns::average(alone_ms));
+  found.difference = less(found.difference, usual_ms - mean(alone_ms));
   // What is left counts on its own when it is a fifth of the whole, or the network's.
   const double rest_ms = found.difference.ms - late_ms, agreement = agreement_ms();
   const bool network = agreement >= least_latency_share * rest_ms;
