@@ -186,8 +186,8 @@ Sample read_run(const fs::path& folder) {
 
 Sample read_bench(const fs::path& file) {
   const std::string name = file.string();
-  auto sample = read_fields<BenchSample>(parse_json<nlohmann::json>(read_text(file), name), name,
-                                         "'lockstep bench train --json' writes such files");
+  auto sample = read_fields<BenchSample>(nlohmann::json::parse(read_text(file), nullptr, false),
+                                         name, "'lockstep bench train --json' writes such files");
   require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0,
           fmt::format("{}: has no measurements", name));
   sample.name = name;

@@ -122,7 +122,7 @@ refused 'of 65 ranks each needs a row' simulate "${a100[@]}" --batch 64 --ranks 
 refused 'give one of --batch and --batch-per-rank' simulate "${a100[@]}" --batch 64 \
   --batch-per-rank 8
 refused 'says nothing about others' simulate "${a100[@]}" --comm comm.json --ranks 5
-refused 'lacks.toml is not a JSON object' simulate "${a100[@]}" --comm lacks.toml
+refused 'lacks.toml: it is not a JSON object; lockstep' simulate "${a100[@]}" --comm lacks.toml
 refused 'int4.*fp32, bf16, fp16' simulate "${a100[@]}" --wire int4
 refused 'leave out --comm and --wire' simulate "${a100[@]}" --wire bf16 --sync-every 4
 refused 'start two or more' bench comm
