@@ -19,6 +19,7 @@
 #include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/observe/binding_record.hpp"
 
@@ -235,10 +236,7 @@ int bind_and_verify(const TopoOptions& options, Launch& launch) {
   const ChosenGpu gpu = choose_gpu(launch.rank, seen.gpus.empty() ? "cpu" : "cuda", true);
   const cluster::Plan plan = plan_rank(launch, machine, options.threads, gpu.pci_bus_id).plan;
   const RankBinding mine = observe::rank_binding(bind_rank(plan, gpu.ordinal).report, launch.rank);
-  std::vector<RankBinding> ranks;
-  for (const std::string& json :
-       launch.control->gather_at_root(observe::to_json(mine), "binding report"))
-    ranks.push_back(observe::parse_binding(json));
+  const auto ranks = comm::gather_records_at_root(*launch.control, mine, "binding report");
   if (launch.rank.rank == 0) {
     for (const std::string& line : observe::slow_uploads(ranks)) log::warn(line);
     print(options, machine, ranks, seen);

@@ -1,6 +1,6 @@
 #include "lockstep/backend/pace.hpp"
 
-#include <cmath>
+#include <algorithm>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
@@ -8,57 +8,37 @@
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 
 namespace lockstep::backend {
 namespace {
 
 using Json = nlohmann::json;
 
-const Json& at(const Json& object, const char* key, const std::string& where) {
-  require(object.is_object() && object.contains(key),
-          fmt::format("{} has no '{}': measure it with this lockstep: bench train --layers --json",
-                      where, key));
-  return object[key];
-}
+/// What `bench train --layers --json` wrote.
+struct MeasuredTape : MeasuredPace {
+  std::size_t batch = 0, ranks = 0;
 
-double time_ms(const Json& object, const char* key, const std::string& where) {
-  const Json& value = at(object, key, where);
-  require(value.is_number() && value.get<double>() >= 0,
-          fmt::format("{}: '{}' is not a time", where, key));
-  return value.get<double>();
-}
-
-std::size_t count(const Json& object, const char* key, const std::string& where) {
-  const Json& value = at(object, key, where);
-  require(value.is_number_unsigned() && value.get<std::size_t>() > 0,
-          fmt::format("{}: '{}' is not a count", where, key));
-  return value.get<std::size_t>();
-}
-
-std::string text(const Json& value, const std::string& where) {
-  require(value.is_string(), where + " is not text");
-  return value.get<std::string>();
-}
+  static void fields(auto& self, auto&& visit) {
+    visit("model", self.model);
+    visit("batch", self.batch);
+    visit("ranks", self.ranks);
+    visit("forward_steps", self.forward_steps);
+    visit("update_ms", self.update_ms);
+    visit("tape", self.tape);
+  }
+};
 
 MeasuredPace parse_tape(const Json& json, const std::string& origin) {
-  MeasuredPace pace;
+  auto pace = read_fields<MeasuredTape>(
+      json, origin, "measure it with this lockstep: bench train --layers --json");
+  require(pace.ranks > 0 && pace.batch >= pace.ranks,
+          origin + ": 'batch' has less than a row for each rank");
+  require(pace.forward_steps > 0 && pace.update_ms >= 0 &&
+              std::ranges::all_of(pace.tape, [](const auto& step) { return step.ms >= 0; }),
+          origin + ": 'forward_steps', 'update_ms' or an 'ms' of the tape is not a count or time");
   pace.origin = origin;
-  pace.model = text(at(json, "model", origin), origin + ": 'model'");
-  pace.rows = count(json, "batch", origin) / count(json, "ranks", origin);
-  require(pace.rows > 0, origin + ": 'batch' has less than a row for each rank");
-  pace.forward_steps = count(json, "forward_steps", origin);
-  pace.update_ms = time_ms(json, "update_ms", origin);
-  const Json& tape = at(json, "tape", origin);
-  require(tape.is_array(), origin + ": 'tape' is not a list");
-  for (std::size_t i = 0; i < tape.size(); ++i) {
-    const std::string where = fmt::format("{}, step {} of the tape", origin, i + 1);
-    MeasuredPace::Step step{
-        text(at(tape[i], "name", where), where + ": 'name'"), time_ms(tape[i], "ms", where), {}};
-    const Json& tensors = at(tape[i], "final", where);
-    require(tensors.is_array(), where + ": 'final' is not a list");
-    for (const Json& tensor : tensors) step.final_tensors.push_back(text(tensor, where));
-    pace.tape.push_back(std::move(step));
-  }
+  pace.rows = pace.batch / pace.ranks;
   return pace;
 }
 

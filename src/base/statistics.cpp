@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace lockstep {
@@ -24,6 +25,10 @@ double lower_median(std::vector<double> values) {
 }
 
 double upper_median(std::vector<double> values) { return in_order(values, values.size() / 2); }
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double robust_spread(std::vector<double> values, double centre) {
   for (double& value : values) value = std::abs(value - centre);

@@ -23,18 +23,18 @@ std::string_view take_bytes(std::string_view& from, std::uint64_t count, std::ui
   return taken;
 }
 
+void require_type(const WireField& field, WireType type) {
+  require(field.type == type, fmt::format("its field {} is of another type", field.number));
+}
+
+}  // namespace
+
 std::uint64_t from_little_endian(std::string_view bytes) {
   std::uint64_t value = 0;
   for (std::size_t i = bytes.size(); i-- > 0;)
     value = value << 8 | static_cast<unsigned char>(bytes[i]);
   return value;
 }
-
-void require_type(const WireField& field, WireType type) {
-  require(field.type == type, fmt::format("its field {} is of another type", field.number));
-}
-
-}  // namespace
 
 void put_little_endian(std::string& bytes, std::uint64_t value, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xff);

@@ -2,21 +2,18 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <cmath>
 #include <string>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::config {
 namespace {
 
 double number_of(const ConfigKey& key, const Config& config) {
-  const std::string text = key.get(config);
-  double value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return real_number(key.get(config)).value_or(0);
 }
 
 void check_range(const ConfigKey& key, const Config& config) {

@@ -3,17 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
-#include "observe/json_fields.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 
 namespace lockstep::observe {
-namespace {
-
-using Json = nlohmann::json;
-
-}  // namespace
 
 RankBinding rank_binding(const cluster::Plan& plan, const cluster::RankInfo& rank) {
   RankBinding binding{.rank = rank.rank,
@@ -53,32 +49,19 @@ RankBinding rank_binding(const cluster::BindingReport& report, const cluster::Ra
   return binding;
 }
 
-std::string to_json(const RankBinding& binding) { return fields_to_json(binding, true); }
-
 std::string to_json(const std::vector<RankBinding>& bindings) {
   std::vector<std::string> entries;
-  for (const RankBinding& binding : bindings) entries.push_back(to_json(binding));
+  for (const RankBinding& binding : bindings) entries.push_back(fields_to_json(binding, true));
   return fmt::format("[\n{}\n]\n", join(entries, ",\n"));
 }
 
-RankBinding parse_binding(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
-  require(!json.is_discarded(), "it is not JSON");
-  return fields_from_json<RankBinding>(json);
-}
-
 std::vector<RankBinding> read_bindings(const std::filesystem::path& path) {
-  const Json json = parse_json_file(path);
+  const auto json = parse_json<nlohmann::json>(read_text(path), path.string());
   require(json.is_array(), fmt::format("{}: is not a list of ranks", path.string()));
   std::vector<RankBinding> bindings;
-  for (const Json& entry : json) {
-    try {
-      bindings.push_back(fields_from_json<RankBinding>(entry));
-    } catch (const InputError& error) {
-      throw InputError(
-          fmt::format("{}: entry {}: {}", path.string(), bindings.size() + 1, error.what()));
-    }
-  }
+  for (const auto& entry : json)
+    bindings.push_back(read_fields<RankBinding>(
+        entry, fmt::format("{}: entry {}", path.string(), bindings.size() + 1)));
   return bindings;
 }
 

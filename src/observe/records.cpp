@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "observe/flat_line.hpp"
-#include "observe/json_fields.hpp"
 
 namespace lockstep::observe {
 namespace {

@@ -68,7 +68,6 @@ void RunStatistics::add(const StepTimes& step, std::uint64_t step_rows) {
     slow_s += step.total_ms() / 1e3;
   }
   epoch_s += step.total_ms() / 1e3;
-  epoch_data_ms += step.data_ms;
   ++epoch_steps;
 }
 
@@ -81,7 +80,7 @@ void RunStatistics::write(const Record& record) {
 }
 
 void RunStatistics::begin_epoch() {
-  epoch_s = epoch_data_ms = 0;
+  epoch_s = 0;
   epoch_rows = epoch_steps = 0;
 }
 
@@ -90,8 +89,6 @@ double RunStatistics::images_per_s() const { return ratio(static_cast<double>(ro
 double RunStatistics::epoch_images_per_s() const {
   return ratio(static_cast<double>(epoch_rows), epoch_s);
 }
-
-double RunStatistics::epoch_data_share() const { return ratio(epoch_data_ms / 1e3, epoch_s); }
 
 std::optional<double> RunStatistics::usual_step_s() const {
   if (steps <= slow_steps) return std::nullopt;

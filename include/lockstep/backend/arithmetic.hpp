@@ -165,10 +165,5 @@ constexpr std::int8_t to_i8(float value, float inverse) {
 constexpr float from_i8(std::int8_t value, float scale) {
   return static_cast<float>(value) * scale;
 }
-/// What select() leaves of a value.
-constexpr float selected(float value, float bound) {
-  const float size = value < 0 ? -value : value;
-  return size > bound ? value : 0;
-}
 
 }  // namespace lockstep::backend::arithmetic

@@ -33,6 +33,12 @@ struct MeasuredPace {
     std::string name;
     double ms = 0;
     std::vector<std::string> final_tensors;  ///< whose gradients are final after it
+
+    static void fields(auto& self, auto&& visit) {
+      visit("name", self.name);
+      visit("ms", self.ms);
+      visit("final", self.final_tensors);
+    }
   };
   std::string origin;    ///< the file, for errors
   std::string model;     ///< "resnet20"

@@ -19,6 +19,13 @@ struct GpuProfile {
   std::string cudnn;              ///< the part that cuDNN reads, as JSON
   double memory = 0;              ///< bytes
   std::optional<GpuRates> rates;  ///< empty in a file written by cuDNN itself
+
+  static void fields(auto& self, auto&& visit) {
+    visit("deviceName", self.name);
+    visit("totalGlobalMem", self.memory);
+    visit.later("source", self.source);
+    visit.later("rates", self.rates);
+  }
 };
 
 /// Throws InputError naming `origin` and the key that is missing or not a number.

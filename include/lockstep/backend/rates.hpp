@@ -12,6 +12,14 @@ struct GpuRates {
   double bandwidth = 0;                           ///< bytes
   double fp32 = 0, tf32 = 0, bf16 = 0, fp16 = 0;  ///< operations, 2 for each multiply-add; dense
   double of(Precision precision) const;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("bandwidth", self.bandwidth);
+    visit("fp32", self.fp32);
+    visit("tf32", self.tf32);
+    visit("bf16", self.bf16);
+    visit("fp16", self.fp16);
+  }
 };
 
 /// One step of the tape at its best: each of its kernels reads its inputs once and writes its

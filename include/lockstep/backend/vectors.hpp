@@ -74,9 +74,6 @@ class Vectors {
   virtual void scale(float factor, const Vector& values) = 0;                ///< values *= factor
   /// *found, on the device, = the largest absolute value: 0 of none, NaN if one is.
   virtual void largest(const Vector& values, float* found) = 0;
-  /// Keeps the values whose absolute value is larger than share (0 or more) * *bound, which is on
-  /// the device. All others become 0, NaN too: so do all where *bound is infinite or NaN.
-  virtual void select(const Vector& values, float share, const float* bound) = 0;
 
   // Products of a matrix with thin ones, which have as many numbers a column as it has rows or
   // columns. Sums are in float, in an order that only the matrix's form fixes.

@@ -10,6 +10,8 @@ namespace lockstep {
 double lower_median(std::vector<double> values);
 double upper_median(std::vector<double> values);
 
+double mean(const std::vector<double>& values);  ///< REQUIRES: one at least
+
 /// How far values lie from `centre`: the median distance, scaled so that it estimates the standard
 /// deviation of a normal distribution. Outliers hardly change it.
 double robust_spread(std::vector<double> values, double centre);

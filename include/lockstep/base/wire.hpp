@@ -81,5 +81,7 @@ std::uint64_t take_varint(std::string_view& bytes);
 
 /// Appends a number's bytes, the lowest first.
 void put_little_endian(std::string& bytes, std::uint64_t value, std::size_t count);
+/// The number of such bytes, at most 8.
+std::uint64_t from_little_endian(std::string_view bytes);
 
 }  // namespace lockstep

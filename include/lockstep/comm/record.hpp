@@ -19,10 +19,29 @@
 /// memory, texts and lists after their length. Your own type lists its fields, which may be
 /// records, too:
 ///   static void fields(auto& self, auto&& visit) { visit(self.rank, self.reason); }
+/// or with their names, for JSON, too (base/text/json_fields.hpp).
 namespace lockstep::comm {
 
-class RecordWriter {
+/// Fields with names: all are there, whatever JSON leaves out.
+template <class Visitor>
+class NamedFields {
  public:
+  void later(const char*, auto& value, auto...) { visit(value); }
+  void nullable(const char*, auto& value) { visit(value); }
+  void unless_empty(const char*, auto& value) { visit(value); }
+  void group(const char*, auto& value) { visit(value); }
+  void stamp(const char*, auto& value) { visit(value); }
+
+ private:
+  void visit(auto& value) { static_cast<Visitor&> (*this)(value); }
+};
+
+class RecordWriter : public NamedFields<RecordWriter> {
+ public:
+  template <class Value>
+  void operator()(const char*, const Value& value, auto...) {
+    put(value);
+  }
   template <class... Values>
   void operator()(const Values&... values) {
     (put(values), ...);
@@ -68,9 +87,13 @@ class RecordWriter {
 };
 
 /// Reads what RecordWriter wrote. Throws Error when the bytes end too soon.
-class RecordReader {
+class RecordReader : public NamedFields<RecordReader> {
  public:
   explicit RecordReader(std::string_view bytes) : bytes_(bytes) {}
+  template <class Value>
+  void operator()(const char*, Value& value, auto...) {
+    get(value);
+  }
   template <class... Values>
   void operator()(Values&... values) {
     (get(values), ...);

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/cluster/topology/binding_report.hpp"
@@ -73,11 +72,8 @@ struct RankBinding {
 RankBinding rank_binding(const cluster::Plan& plan, const cluster::RankInfo& rank);
 RankBinding rank_binding(const cluster::BindingReport& report, const cluster::RankInfo& rank);
 
-std::string to_json(const RankBinding& binding);                ///< one object
 std::string to_json(const std::vector<RankBinding>& bindings);  ///< binding.json
 
-/// One rank's object. Throws InputError saying what is wrong with it.
-RankBinding parse_binding(std::string_view json);
 /// binding.json. Throws InputError naming the file, the entry and what is wrong with it.
 std::vector<RankBinding> read_bindings(const std::filesystem::path& path);
 

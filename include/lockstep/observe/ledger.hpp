@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/observe/form.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 
 /// What a run used: core-hours, GPU-hours, energy and cost.
 namespace lockstep::observe {

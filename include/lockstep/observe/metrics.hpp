@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
+#include <mutex>
 #include <string>
 
+#include "lockstep/base/files/appending_file.hpp"
 #include "lockstep/observe/sink.hpp"
 
 namespace lockstep::observe {
@@ -23,20 +24,26 @@ class MetricsLog final : public Sink {
   /// did happen. `require_writer` is called by the thread before it writes, and throws Error when
   /// this process may not write any more; `before_wait` by write() and add(), each time before they
   /// wait for the file system.
-  MetricsLog(std::filesystem::path path, std::uint64_t keep_bytes,
+  MetricsLog(const std::filesystem::path& path, std::uint64_t keep_bytes,
              std::function<void()> require_writer = {}, std::function<void()> before_wait = {});
   ~MetricsLog() override;
   /// Waits only where 16 MiB of lines have not been written yet.
   void write(const Record& record) override;
-  void add(const std::string& json);  ///< one line, without its end
-  void flush();                       ///< waits until everything is in the file and on the disk
-  void request_flush();               ///< the same without waiting
-  std::uint64_t bytes() const;        ///< length, including what is not written yet
+  /// One line, without its end.
+  void add(const std::string& json) { file_.add(json + '\n'); }
+  void flush() { file_.flush(); }  ///< waits until everything is in the file and on the disk
+  void request_flush() { file_.request_flush(); }        ///< the same without waiting
+  std::uint64_t bytes() const { return file_.bytes(); }  ///< with what is not written yet
 
  private:
   friend void end_metrics(const EndRecord& record);
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  void begin_again_if_removed(AppendingFile::Target& log, std::string& lines);
+
+  std::mutex mutex_;          // guards the next three
+  std::string start_;         ///< the line of the newest start
+  std::uint64_t steps_ = 0;   ///< of the newest record of a step
+  std::uint64_t epochs_ = 0;  ///< of the newest record of an epoch
+  AppendingFile file_;        // last: its thread uses the others
 };
 
 /// For a thread that ends the process while the main thread is anywhere: writes what the open

@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/error.hpp"
-#include "lockstep/observe/form.hpp"
+#include "lockstep/base/text/ending_names.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/observe/ledger.hpp"
 
 /// What a run says while it goes, one record at a time, and the lines of JSON that keep it. A

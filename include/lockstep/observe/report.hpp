@@ -18,7 +18,6 @@ struct RunStatistics final : Sink {
   double train_s = 0;                 ///< in steps
   double epoch_s = 0;                 ///< in steps of the current epoch
   std::uint64_t epoch_rows = 0;       ///< in those steps
-  double epoch_data_ms = 0;           ///< of that time, waiting for data
   std::uint64_t epoch_steps = 0;
   double validation_s = 0;  ///< the newest
   double first_step_s = 0;  ///< from the process's start to the end of its first step
@@ -30,7 +29,6 @@ struct RunStatistics final : Sink {
   void add(const StepTimes& step, std::uint64_t step_rows);
   double images_per_s() const;
   double epoch_images_per_s() const;
-  double epoch_data_share() const;  ///< of the time in steps, 0 to 1
   /// A step's time without the slow first ones; empty until there are others.
   std::optional<double> usual_step_s() const;
   void begin_epoch();

@@ -16,6 +16,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/config/keys.hpp"
@@ -99,12 +100,7 @@ Json to_json(const TapeTimes& times, const std::optional<backend::Floor>& floor)
 void add_floor(const backend::Floor& floor, Json& json) {
   double shortest_ms = 0;
   for (const backend::StepFloor& step : floor.steps) shortest_ms += step.shortest_ms;
-  const backend::GpuRates& rates = floor.rates;
-  json["rates"] = {{"bandwidth", rates.bandwidth},
-                   {"fp32", rates.fp32},
-                   {"tf32", rates.tf32},
-                   {"bf16", rates.bf16},
-                   {"fp16", rates.fp16}};
+  json["rates"] = Json::parse(fields_to_json(floor.rates));
   json["floor_ms"] = shortest_ms;
   json["floor_reached"] = shortest_ms / json["step_ms"].get<double>();
 }

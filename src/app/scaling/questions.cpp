@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "app/cli/count_option.hpp"
@@ -11,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/study/report/study_report.hpp"
 
 namespace lockstep::app {
@@ -69,9 +69,8 @@ struct Questions {
         .called("SHARE");
   }
   static double share_of(const std::string& text, const char* option) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    require(error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 1,
+    const double value = real_number(text).value_or(-1);
+    require(value >= 0 && value <= 1,
             fmt::format("{}: '{}' is not a number from 0 to 1", option, text));
     return value;
   }

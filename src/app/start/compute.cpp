@@ -51,16 +51,6 @@ std::string find_without_gpu(const std::vector<std::string>& absences) {
   return comm::write_record(found);
 }
 
-/// The bindings of all ranks, on rank 0.
-std::vector<observe::RankBinding> gather_bindings(Launch& launch,
-                                                  const cluster::BindingReport& report) {
-  const std::string mine = observe::to_json(observe::rank_binding(report, launch.rank));
-  std::vector<observe::RankBinding> all;
-  for (const std::string& json : launch.control->gather_at_root(mine, "binding report"))
-    all.push_back(observe::parse_binding(json));
-  return all;
-}
-
 }  // namespace
 
 std::string decide_backend(Launch& launch, const std::string& asked) {
@@ -103,7 +93,8 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
         const auto said = static_cast<std::ptrdiff_t>(report.failures.size());
         if (!loader.empty()) cluster::verify_pages(report, "loader", loader);
         judge({report.failures.begin() + said, report.failures.end()}, required);
-        const auto bindings = gather_bindings(launch, report);
+        const auto bindings = comm::gather_records_at_root(
+            *launch.control, observe::rank_binding(report, launch.rank), "binding report");
         if (loader.empty())
           for (const std::string& line : observe::slow_uploads(bindings)) log::warn(line);
         return observe::to_json(bindings);

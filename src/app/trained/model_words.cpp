@@ -1,12 +1,12 @@
 #include "app/trained/model_words.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -25,10 +25,8 @@ void require_separate(const std::string& word) {
 }
 
 double threshold_of(const std::string& word) {
-  double number = -1;
-  const char* end = word.data() + word.size();
-  const auto read = std::from_chars(word.data(), end, number);
-  require(read.ec == std::errc() && read.ptr == end && number >= 0 && number <= 1,
+  const double number = real_number(word).value_or(-1);
+  require(number >= 0 && number <= 1,
           fmt::format("above: '{}' is not a number from 0 to 1, nor auto", word));
   return number;
 }

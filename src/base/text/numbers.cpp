@@ -23,6 +23,13 @@ template std::optional<int> whole_number(std::string_view);
 template std::optional<long> whole_number(std::string_view);
 template std::optional<std::uint64_t> whole_number(std::string_view);
 
+std::optional<double> real_number(std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stopped == end ? std::optional(value) : std::nullopt;
+}
+
 bool looks_like_number(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   const char* end = text.data() + text.size();

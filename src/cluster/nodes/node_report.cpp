@@ -2,34 +2,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::cluster {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json as_json(const NodeFigures& node) {
-  Json json = {{"host", node.host},
-               {"flops_per_s", node.flops_per_s},
-               {"cpu_share", node.cpu_share},
-               {"copy_bytes_per_s", node.copy_bytes_per_s},
-               {"memory_bytes", node.memory_bytes},
-               {"disk", nullptr},
-               {"facts", node.facts}};
-  if (node.disk)
-    json["disk"] = {{"write_bytes_per_s", node.disk->write_bytes_per_s},
-                    {"free_bytes", node.disk->free_bytes},
-                    {"error", node.disk->error}};
-  return json;
-}
-
-}  // namespace
-
 std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
                     const NodeFindings& findings) {
+  using Json = nlohmann::ordered_json;
   Json json = {{"nodes", Json::array()}, {"links", Json::array()}};
-  for (const NodeFigures& node : nodes) json["nodes"].push_back(as_json(node));
+  for (const NodeFigures& node : nodes) json["nodes"].push_back(Json::parse(fields_to_json(node)));
   for (const LinkFigures& link : links)
     json["links"].push_back({{"nodes", {nodes[link.a].host, nodes[link.b].host}},
                              {"bytes_per_s", link.bytes_per_s},

@@ -36,7 +36,6 @@ class Overlay {
 
    protected:
     bool owns_memory() const;  ///< no earlier operation is still on it
-    bool is_first() const;     ///< of all that are in the stream
     bool has_turn() const { return overlay_.issued_ == number_; }
     /// Makes calls of the communicator below. REQUIRES: has_turn(). Once, also if there are none.
     void issue(const std::function<void()>& calls);

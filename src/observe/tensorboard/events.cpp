@@ -2,29 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <concepts>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/utf8.hpp"
 #include "lockstep/config/keys.hpp"
-#include "observe/json_fields.hpp"
 
 namespace lockstep::observe {
 namespace {
 
 WireMessage event_at(double time_s, std::uint64_t step) {
   return WireMessage().real64(1, time_s).number(2, step);
-}
-
-std::uint64_t little_endian(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;)
-    value = value << 8 | static_cast<unsigned char>(bytes[i]);
-  return value;
 }
 
 /// As event_at() wrote it.
@@ -54,11 +46,9 @@ WireMessage hparams_event(double time_s, const char* tag, std::uint32_t field,
 
 /// A key's value as a google.protobuf.Value.
 WireMessage hparam_value(const config::ConfigKey& key, const std::string& text) {
-  double number = 0;
-  const char* end = text.data() + text.size();
   if (key.kind == config::TomlKind::boolean) return WireMessage().number(4, text == "true");
-  if (key.kind == config::TomlKind::number && std::from_chars(text.data(), end, number).ptr == end)
-    return WireMessage().real64(2, number);
+  const auto number = real_number(text);
+  if (key.kind == config::TomlKind::number && number) return WireMessage().real64(2, *number);
   return WireMessage().text(3, valid_utf8(text));
 }
 
@@ -103,9 +93,7 @@ class Curves {
   }
   void put(const std::string& name, double value, Form form) {
     if (!std::isfinite(value)) return;
-    const std::string written = number_text(value, form);
-    std::from_chars(written.data(), written.data() + written.size(), value);
-    add(name, value, form);
+    add(name, real_number(number_text(value, form)).value_or(value), form);
   }
   void put(const std::string& name, float value, Form form) {
     if (std::isfinite(value)) add(name, value, form);
@@ -152,8 +140,8 @@ std::size_t bytes_before(std::string_view file, std::uint64_t step) {
   constexpr std::size_t around = 8 + 4 + 4;  // the event
   for (std::size_t at = 0; file.size() - at >= around;) {
     const std::string_view length = file.substr(at, 8);
-    const std::uint64_t bytes = little_endian(length);
-    if (little_endian(file.substr(at + 8, 4)) != masked_crc32c(length) ||
+    const std::uint64_t bytes = from_little_endian(length);
+    if (from_little_endian(file.substr(at + 8, 4)) != masked_crc32c(length) ||
         bytes > file.size() - at - around)
       break;
     if (step_of_event(file.substr(at + 12, bytes)).value_or(0) >= std::max<std::uint64_t>(step, 1))

@@ -6,13 +6,10 @@
 
 #include <fmt/core.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 
 namespace lockstep::observe {
-
-std::string quoted(std::string_view text) { return json_text(nlohmann::json(text)); }
 
 ChromeTrace::ChromeTrace(std::string_view head)
     : text_(fmt::format("{{{}{}\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [", head,
@@ -25,7 +22,7 @@ void ChromeTrace::name(int process, int thread, std::string_view name) {
   const std::string where = thread < 0 ? "" : fmt::format(R"(, "tid": {})", thread);
   fmt::format_to(std::back_inserter(text_),
                  R"({{"ph": "M", "name": "{}_name", "pid": {}{}, "args": {{"name": {}}}}})",
-                 thread < 0 ? "process" : "thread", process, where, quoted(name));
+                 thread < 0 ? "process" : "thread", process, where, json_string(name));
 }
 
 void ChromeTrace::span(int process, int thread, std::string_view category, std::string_view name,
@@ -35,7 +32,7 @@ void ChromeTrace::span(int process, int thread, std::string_view category, std::
       std::back_inserter(text_),
       R"({{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, )"
       R"("args": {{{}}}}})",
-      category, quoted(name), process, thread, began_us, std::max(0.0, ended_us - began_us),
+      category, json_string(name), process, thread, began_us, std::max(0.0, ended_us - began_us),
       arguments);
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/observe/trace/chrome_trace.hpp"
 
 namespace lockstep::observe {
@@ -56,7 +57,7 @@ double zero_us(const std::vector<RankTrace>& ranks) { return ranks.front().first
 std::string describe_clock(const RankTrace& rank) {
   return fmt::format(
       R"({{"rank": {}, "host": {}, "ahead_us": [{:.3f}, {:.3f}], "uncertainty_us": {:.3f}}})",
-      rank.rank, quoted(rank.host), rank.first_clock.ahead_us, rank.last_clock.ahead_us,
+      rank.rank, json_string(rank.host), rank.first_clock.ahead_us, rank.last_clock.ahead_us,
       rank.clock().uncertainty_us());
 }
 
@@ -76,7 +77,7 @@ std::string merged_head(const std::vector<RankTrace>& ranks, std::uint64_t unix_
 std::string arguments_of(const TraceSpan& span) {
   std::string text = fmt::format(R"("step": {})", span.step);
   if (span.bytes > 0) text += fmt::format(R"(, "bytes": {})", span.bytes);
-  if (!span.verb.empty()) text += fmt::format(R"(, "verb": {})", quoted(span.verb));
+  if (!span.verb.empty()) text += fmt::format(R"(, "verb": {})", json_string(span.verb));
   return text;
 }
 
@@ -165,9 +166,10 @@ std::string kineto_trace(const std::vector<RankTrace>& ranks, std::size_t which,
     ++correlation;
     trace.span(rank.rank, launches, "cuda_runtime", "cudaLaunchKernel", at(one.began_us),
                at(one.began_us), fmt::format(R"("correlation": {})", correlation));
-    trace.span(rank.rank, stream, "kernel", name, at(one.began_us), at(one.ended_us),
-               fmt::format(R"("correlation": {}, "device": {}, "stream": {}, "of": {}, {})",
-                           correlation, rank.rank, stream, quoted(one.name), arguments_of(one)));
+    trace.span(
+        rank.rank, stream, "kernel", name, at(one.began_us), at(one.ended_us),
+        fmt::format(R"("correlation": {}, "device": {}, "stream": {}, "of": {}, {})", correlation,
+                    rank.rank, stream, json_string(one.name), arguments_of(one)));
   };
   for (const TraceSpan& phase : rank.phases) {
     trace.span(rank.rank, launches, "cpu_op", phase.name, at(phase.began_us), at(phase.ended_us),

@@ -34,10 +34,6 @@ void ClockVectors::largest(const backend::Vector& values, float* found) {
   *found = 0;
 }
 
-void ClockVectors::select(const backend::Vector& values, float, const float*) {
-  check_vector(values, "select");
-}
-
 void ClockVectors::multiply(const backend::Matrix& matrix, const backend::Thin& columns,
                             const backend::Thin& product) {
   check_product(matrix, product, columns, "multiply");

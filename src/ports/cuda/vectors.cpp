@@ -51,11 +51,6 @@ void CudaVectors::largest(const backend::Vector& values, float* found) {
   largest_value(values, found, device_.compute().get());
 }
 
-void CudaVectors::select(const backend::Vector& values, float share, const float* bound) {
-  check_vector(values, "select");
-  if (values.count > 0) select_values(values, share, bound, device_.compute().get());
-}
-
 void CudaVectors::multiply(const backend::Matrix& matrix, const backend::Thin& columns,
                            const backend::Thin& product) {
   check_product(matrix, product, columns, "multiply");

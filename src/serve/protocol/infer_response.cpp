@@ -1,6 +1,5 @@
 #include "serve/protocol/infer_response.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -8,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::serve {
@@ -15,13 +15,6 @@ namespace {
 
 using Ordered = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little, "binary tensors are little-endian");
-
-/// A string of JSON. Most need no escapes, and a JSON library is slow for so little.
-std::string quoted(const std::string& text) {
-  const bool plain = std::ranges::all_of(
-      text, [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; });
-  return plain ? '"' + text + '"' : json_text(Ordered(text));
-}
 
 std::size_t binary_bytes(const OutputTensor& tensor) {
   std::size_t bytes = tensor.values.size() * sizeof(float);
@@ -40,7 +33,7 @@ void append_binary(const OutputTensor& tensor, std::string& body) {
 }
 
 void append_json(const OutputTensor& tensor, std::string& json) {
-  json += fmt::format(R"({{"name":{},"datatype":"{}","shape":[{}],)", quoted(tensor.name),
+  json += fmt::format(R"({{"name":{},"datatype":"{}","shape":[{}],)", json_string(tensor.name),
                       tensor.strings.empty() ? "FP32" : "BYTES", join(tensor.shape, ","));
   if (tensor.binary)
     json += fmt::format(R"("parameters":{{"binary_data_size":{}}}}})", binary_bytes(tensor));
@@ -53,9 +46,9 @@ void append_json(const OutputTensor& tensor, std::string& json) {
 }  // namespace
 
 std::string infer_response_body(const InferResponse& response, std::size_t& json_length) {
-  std::string body = fmt::format(R"({{"model_name":{},"model_version":{},)", quoted(response.model),
-                                 quoted(response.version));
-  if (!response.id.empty()) body += fmt::format(R"("id":{},)", quoted(response.id));
+  std::string body = fmt::format(R"({{"model_name":{},"model_version":{},)",
+                                 json_string(response.model), json_string(response.version));
+  if (!response.id.empty()) body += fmt::format(R"("id":{},)", json_string(response.id));
   body += R"("outputs":[)";
   for (const OutputTensor& tensor : response.outputs) {
     if (body.back() == '}') body += ',';

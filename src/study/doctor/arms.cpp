@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <optional>
 
 #include "lockstep/base/clock.hpp"
@@ -19,10 +18,6 @@ namespace lockstep::study {
 namespace {
 
 constexpr std::size_t steps_before = 2, few_pairs = 3, least_pairs = 5, most_pairs = 200;
-
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 void add_ranks(std::vector<double>& sums, const std::vector<double>& more) {
   sums.resize(more.size());
@@ -59,8 +54,6 @@ double Turns::slowest(const std::vector<double>& by_rank) {
 }
 
 double Turns::usual(const std::vector<double>& by_rank) { return lower_median(by_rank); }
-
-double Turns::average(const std::vector<double>& by_rank) { return mean(by_rank); }
 
 /// Its time in ms. The rate is 0, so that all arms see the same weights for ever.
 double Turns::one_step(const Arm& arm) {

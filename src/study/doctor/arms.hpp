@@ -49,7 +49,6 @@ class Turns {
   using Value = double (*)(const std::vector<double>& by_rank);
   static double slowest(const std::vector<double>& by_rank);
   static double usual(const std::vector<double>& by_rank);  ///< the lower median
-  static double average(const std::vector<double>& by_rank);
 
   struct Side {
     const Arm& arm;

@@ -19,6 +19,9 @@ struct RankPost {
   int process = 0;
   cluster::CpuSet cpus, cores;  ///< cores: each by one of its processors; empty: unknown
   std::string gpu;              ///< empty without one
+  static void fields(auto& self, auto&& visit) {
+    visit(self.host, self.process, self.cpus, self.cores, self.gpu);
+  }
 };
 
 /// One examination: the arms that all interventions share, and the findings so far. Each method

@@ -8,44 +8,16 @@
 #include <vector>
 
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/json_text.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
+#include "lockstep/comm/record.hpp"
 #include "study/doctor/differences.hpp"
 #include "study/doctor/examination.hpp"
 
 namespace lockstep::study {
 namespace {
-
-std::string post_text(const RankPost& post) {
-  return json_text(nlohmann::json{{"host", post.host},
-                                  {"process", post.process},
-                                  {"cpus", cluster::to_string(post.cpus)},
-                                  {"cores", cluster::to_string(post.cores)},
-                                  {"gpu", post.gpu}});
-}
-
-RankPost read_post(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  return {json.at("host"), json.at("process"),
-          cluster::parse_cpus(json.at("cpus").get<std::string>()),
-          cluster::parse_cpus(json.at("cores").get<std::string>()), json.at("gpu")};
-}
-
-std::string trouble_text(const Disturbance& one) {
-  return json_text(
-      nlohmann::json::array({one.throttled_s, one.steal_s, one.delay_s, one.others_s, one.ran_s,
-                             one.busiest, one.swapped_pages, one.held_back}));
-}
-
-Disturbance read_trouble(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  return {json.at(0), json.at(1), json.at(2), json.at(3),
-          json.at(4), json.at(5), json.at(6), json.at(7)};
-}
 
 /// Of what ranks wait for, from which on the network's latency is the reason: a step has several
 /// exchanges.
@@ -81,8 +53,7 @@ void Examination::look_at_ranks() {
   const train::RunSpec& spec = run_.spec();
   const RankPost mine{spec.allocation.host, ::getpid(), cluster::current_cpus(), spec.cores,
                       spec.gpu_pci_bus_id};
-  for (const std::string& text : control_.gather(post_text(mine), "the ranks' posts"))
-    posts_.push_back(read_post(text));
+  posts_ = comm::gather_records(control_, mine, "the ranks' posts");
   count_devices();
   std::set<int> ours;
   for (const RankPost& post : posts_)
@@ -99,8 +70,7 @@ void Examination::look_at_ranks() {
   const Disturbance seen = between(before, look_at_machine(mine.cpus, ours));
   looked_s_ = now_s() - began_s;
   looked_steps_ = turns_.steps_done() - first;
-  for (const std::string& text : control_.gather(trouble_text(seen), "the ranks' troubles"))
-    disturbed_.push_back(read_trouble(text));
+  disturbed_ = comm::gather_records(control_, seen, "the ranks' troubles");
 }
 
 void Examination::examine_sums() {
@@ -195,12 +165,12 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   if (over()) return not_measured(SlowReason::communication, "waiting for other ranks", why_over());
   const Arm tiny = held(small), none = alone(silent);
   turns_.block(none);
-  auto found = turns_.compare({tiny}, {none, Turns::average}, share_of_rest());
+  auto found = turns_.compare({tiny}, {none, mean}, share_of_rest());
   const std::vector<double>& alone_ms = found.b_ranks;
   const auto slow = std::max_element(alone_ms.begin(), alone_ms.end());
   const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
   const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
-  found.difference = less(found.difference, usual_ms - Turns::average(alone_ms));
+  found.difference = less(found.difference, usual_ms - mean(alone_ms));
   // What is left counts on its own when it is a fifth of the whole, or the network's.
   const double rest_ms = found.difference.ms - late_ms, agreement = agreement_ms();
   const bool network = agreement >= least_latency_share * rest_ms;

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -11,6 +10,8 @@
 #include <vector>
 
 #include <fmt/core.h>
+
+#include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -20,10 +21,7 @@ namespace fs = std::filesystem;
 double tick_s() { return 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK)); }
 
 int number_of(const fs::path& path) {
-  const std::string name = path.filename().string();
-  int number = -1;
-  const auto [end, fault] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return fault == std::errc() && end == name.data() + name.size() ? number : -1;
+  return whole_number<int>(path.filename().string()).value_or(-1);
 }
 
 /// The value after `key` in a file of lines "key value"; negative without one.

@@ -36,6 +36,10 @@ struct Disturbance {
   std::string busiest;  ///< the foreign process that used most: "make (4711)"
   std::uint64_t swapped_pages = 0;
   double held_back = -1;
+  static void fields(auto& self, auto&& visit) {
+    visit(self.throttled_s, self.steal_s, self.delay_s, self.others_s, self.ran_s, self.busiest,
+          self.swapped_pages, self.held_back);
+  }
 };
 Disturbance between(const MachineState& before, const MachineState& after);
 

@@ -57,12 +57,11 @@ void weigh(std::vector<Observation>& observations, const std::vector<Point>& poi
     // A median of n has pi / 2 times the variance of a mean of n.
     variances.push_back(1.57 * (own + pooled) / 2 / static_cast<double>(point.times_ms.size()));
   }
-  const double mean = std::accumulate(variances.begin(), variances.end(), 0.0) /
-                      static_cast<double>(variances.size());
-  const double shared = std::max(scatter * scatter - mean, scatter * scatter / 4);
-  if (shared + mean <= 0) return;
+  const double own = mean(variances);
+  const double shared = std::max(scatter * scatter - own, scatter * scatter / 4);
+  if (shared + own <= 0) return;
   for (std::size_t i = 0; i < points.size(); ++i)
-    observations[i].weight = std::sqrt((shared + mean) / (shared + variances[i]));
+    observations[i].weight = std::sqrt((shared + own) / (shared + variances[i]));
 }
 
 Regression weighted_fit(const std::vector<Point>& points, const CurveShape& shape,

@@ -6,7 +6,6 @@
 #include <optional>
 #include <regex>
 #include <set>
-#include <type_traits>
 #include <utility>
 
 #include "lockstep/backend/winograd.hpp"
@@ -15,6 +14,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/binding_record.hpp"
 #include "lockstep/observe/records.hpp"
@@ -103,20 +103,28 @@ void count_ranks(const train::RunDirectory& run, std::uint64_t started, Sample& 
   sample.nodes = hosts.size();
 }
 
-/// A member of a JSON object; throws InputError naming it.
-template <class Value>
-Value member(const nlohmann::json& json, const char* name, const std::string& file) {
-  try {
-    const nlohmann::json& found = json.at(name);
-    if constexpr (std::is_same_v<Value, std::size_t>)
-      require(found.is_number_unsigned(),
-              fmt::format("{}: {} is not a whole number of 0 or more", file, name));
-    return found.get<Value>();
-  } catch (const nlohmann::json::exception&) {
-    throw InputError(
-        fmt::format("{}: it has no {}: not what 'lockstep bench train --json' writes", file, name));
+/// What `bench train --json` wrote.
+struct BenchSample : Sample {
+  StepTimes times;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("model", self.network);
+    visit("precision", self.precision);
+    visit("backend", self.machine);
+    visit("batch", self.batch);
+    visit("ranks", self.ranks);
+    visit("steps", self.steps);
+    visit("step_ms", self.step_ms);
+    visit.later("nodes", self.nodes);
+    visit.later("image", self.image);
+    visit.later("gradient_numbers", self.gradient_numbers);
+    visit.later("buckets", self.buckets);
+    visit("forward_ms", self.times.forward_ms);
+    visit("backward_ms", self.times.backward_ms);
+    visit("exposed_comm_ms", self.times.exposed_comm_ms);
+    visit("update_ms", self.times.update_ms);
   }
-}
+};
 
 bool is_run(const fs::path& path) { return fs::exists(train::RunDirectory(path).config()); }
 
@@ -178,31 +186,14 @@ Sample read_run(const fs::path& folder) {
 
 Sample read_bench(const fs::path& file) {
   const std::string name = file.string();
-  const nlohmann::json json = nlohmann::json::parse(read_text(file), nullptr, false);
-  require(json.is_object(), fmt::format("{}: is not JSON of 'lockstep bench train'", name));
-  Sample sample;
-  sample.name = name;
-  sample.synthetic = true;
-  sample.network = member<std::string>(json, "model", name);
-  sample.precision = member<std::string>(json, "precision", name);
-  sample.machine = machine_of(member<std::string>(json, "backend", name));
-  sample.batch = member<std::size_t>(json, "batch", name);
-  sample.ranks = member<std::size_t>(json, "ranks", name);
-  sample.steps = member<std::size_t>(json, "steps", name);
-  sample.step_ms = member<double>(json, "step_ms", name);
+  auto sample = read_fields<BenchSample>(nlohmann::json::parse(read_text(file), nullptr, false),
+                                         name, "'lockstep bench train --json' writes such files");
   require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0,
           fmt::format("{}: has no measurements", name));
-  const auto later = [&](const char* count) {
-    return json.contains(count) ? member<std::size_t>(json, count, name) : 0;
-  };
-  sample.nodes = later("nodes");
-  sample.image = later("image");
-  sample.gradient_numbers = later("gradient_numbers");
-  sample.buckets = later("buckets");
-  sample.parts = StepTimes{.forward_ms = member<double>(json, "forward_ms", name),
-                           .backward_ms = member<double>(json, "backward_ms", name),
-                           .exposed_comm_ms = member<double>(json, "exposed_comm_ms", name),
-                           .update_ms = member<double>(json, "update_ms", name)};
+  sample.name = name;
+  sample.synthetic = true;
+  sample.machine = machine_of(sample.machine);
+  sample.parts = sample.times;
   return sample;
 }
 

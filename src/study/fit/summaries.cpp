@@ -163,11 +163,13 @@ std::vector<Series> series_of(const std::vector<Point>& points) {
   return list;
 }
 
-std::vector<Series> series_of(const Fit& fit) {
+std::vector<Point> fitted_points(const Fit& fit) {
   std::vector<Point> points;
   for (const Judged& one : fit.points)
     if (!one.outlier) points.push_back(one.point);
-  return series_of(points);
+  return points;
 }
+
+std::vector<Series> series_of(const Fit& fit) { return series_of(fitted_points(fit)); }
 
 }  // namespace lockstep::study

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <regex>
@@ -12,6 +11,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/study/fit/points.hpp"
 
 namespace lockstep::study {
@@ -60,10 +60,8 @@ struct Table {
   std::optional<double> number(const Cells& cells, std::initializer_list<const char*> any) const {
     const std::string cell = text(cells, any);
     if (cell.empty()) return std::nullopt;
-    double value = 0;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    require(error == std::errc() && end == cell.data() + cell.size() && std::isfinite(value) &&
-                value >= 0,
+    const double value = real_number(cell).value_or(-1);
+    require(std::isfinite(value) && value >= 0,
             fmt::format("{}:{}: column {}: '{}' is not a number >= 0", file, line,
                         names[*column(any)], cell));
     return value;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
 
 namespace lockstep::study {
@@ -58,59 +59,14 @@ CommRegime regime(std::span<const CommPoint> points, const Line& line) {
           .bytes_per_s = 1 / line.per_byte_s};
 }
 
-double typical(const CommPoint& point) {
-  return point.typical_s > 0 ? point.typical_s : point.seconds;
-}
-
-Json to_json(const VerbFigures& figures, double factor) {
-  Json points = Json::array(), regimes = Json::array(), cliffs = Json::array();
-  for (const CommPoint& p : figures.points)
-    points.push_back({{"bytes", p.bytes},
-                      {"seconds", p.seconds},
-                      {"typical_s", typical(p)},
-                      {"algbw", p.bytes / p.seconds},
-                      {"busbw", factor * p.bytes / p.seconds}});
-  for (const CommRegime& r : figures.regimes)
-    regimes.push_back({{"from_bytes", r.from_bytes},
-                       {"to_bytes", r.to_bytes},
-                       {"alpha_s", r.alpha_s},
-                       {"bytes_per_s", r.bytes_per_s}});
-  for (const CommCliff& c : figures.cliffs)
-    cliffs.push_back(
-        {{"from_bytes", c.from_bytes}, {"to_bytes", c.to_bytes}, {"slower", c.slower}});
-  return {{"points", std::move(points)},
-          {"regimes", std::move(regimes)},
-          {"cliffs", std::move(cliffs)}};
-}
-
-double number(const Json& object, const char* key, const std::string& where) {
-  require(
-      object.is_object() && object.contains(key) && object[key].is_number() &&
-          object[key].get<double>() >= 0,
-      fmt::format("{}: '{}' is not a number of 0 or more; lockstep bench comm writes such files",
-                  where, key));
-  return object[key].get<double>();
-}
-
-std::string text(const Json& object, const char* key, const std::string& where) {
-  require(object.is_object() && object.contains(key) && object[key].is_string(),
-          fmt::format("{}: '{}' is not text; lockstep bench comm writes such files", where, key));
-  return object[key].get<std::string>();
-}
-
-VerbFigures parse_verb(const Json& json, const std::string& where) {
-  require(json.is_object() && json.contains("points") && json["points"].is_array() &&
-              json["points"].size() >= 2,
-          where + " has less than two points");
-  std::vector<CommPoint> points;
-  for (const Json& point : json["points"]) {
-    points.push_back({number(point, "bytes", where), number(point, "seconds", where),
-                      point.contains("typical_s") ? number(point, "typical_s", where) : 0});
-    const bool rises = points.size() == 1 || points.back().bytes > points[points.size() - 2].bytes;
-    require(points.back().seconds > 0 && points.back().bytes > 0 && rises,
+VerbFigures judged(const VerbFigures& read, const std::string& where) {
+  const std::vector<CommPoint>& points = read.points;
+  require(points.size() >= 2, where + " has less than two points");
+  for (std::size_t i = 0; i < points.size(); ++i)
+    require(points[i].bytes > (i == 0 ? 0 : points[i - 1].bytes) && points[i].seconds > 0 &&
+                points[i].typical_s >= 0,
             where + ": its points are not in rising order, or take no time");
-  }
-  return figures_of(std::move(points));
+  return figures_of(points);
 }
 
 }  // namespace
@@ -148,13 +104,13 @@ double seconds_of(const VerbFigures& figures, double bytes) {
   const auto above = std::find_if(points.begin(), points.end(),
                                   [bytes](const CommPoint& p) { return p.bytes >= bytes; });
   if (above == points.begin())
-    return figures.regimes.front().seconds(bytes) * typical(points.front()) /
+    return figures.regimes.front().seconds(bytes) * points.front().typical_s /
            points.front().seconds;
   if (above == points.end())
-    return figures.regimes.back().seconds(bytes) * typical(points.back()) / points.back().seconds;
+    return figures.regimes.back().seconds(bytes) * points.back().typical_s / points.back().seconds;
   const CommPoint &high = *above, &low = *(above - 1);
-  return typical(low) +
-         (typical(high) - typical(low)) * (bytes - low.bytes) / (high.bytes - low.bytes);
+  return low.typical_s +
+         (high.typical_s - low.typical_s) * (bytes - low.bytes) / (high.bytes - low.bytes);
 }
 
 double bus_factor(const std::string& verb, int ranks) {
@@ -166,6 +122,8 @@ double bus_factor(const std::string& verb, int ranks) {
 
 VerbFigures figures_of(std::vector<CommPoint> points) {
   VerbFigures figures;
+  for (CommPoint& point : points)
+    if (point.typical_s == 0) point.typical_s = point.seconds;
   figures.regimes = fit_regimes(points);
   figures.cliffs = find_cliffs(points);
   figures.points = std::move(points);
@@ -173,28 +131,20 @@ VerbFigures figures_of(std::vector<CommPoint> points) {
 }
 
 std::string to_json(const CommFigures& figures) {
-  Json verbs = Json::object();
-  for (const auto& [verb, its] : figures.verbs)
-    verbs[verb] = to_json(its, bus_factor(verb, figures.ranks));
-  Json json = {{"ranks", figures.ranks},
-               {"nodes", figures.nodes},
-               {"transport", figures.transport},
-               {"verbs", std::move(verbs)}};
-  if (!figures.nccl.empty()) json["nccl"] = figures.nccl;
+  Json json = Json::parse(fields_to_json(figures));
+  for (auto& [verb, its] : json["verbs"].items())
+    for (Json& point : its["points"]) {
+      const double rate = point["bytes"].get<double>() / point["seconds"].get<double>();
+      point["algbw"] = rate;
+      point["busbw"] = bus_factor(verb, figures.ranks) * rate;
+    }
   return json_text(json, 1);
 }
 
 CommFigures parse_comm(const std::string& json, const std::string& origin) {
-  const Json all = Json::parse(json, nullptr, false);
-  require(all.is_object(), origin + " is not a JSON object; lockstep bench comm writes such files");
-  CommFigures figures;
-  figures.ranks = static_cast<int>(number(all, "ranks", origin));
-  figures.nodes = static_cast<int>(number(all, "nodes", origin));
-  figures.transport = text(all, "transport", origin);
-  if (all.contains("nccl")) figures.nccl = text(all, "nccl", origin);
-  require(all.contains("verbs") && all["verbs"].is_object(), origin + " has no 'verbs'");
-  for (const auto& [verb, its] : all["verbs"].items())
-    figures.verbs[verb] = parse_verb(its, fmt::format("{}: '{}'", origin, verb));
+  auto figures = read_fields<CommFigures>(Json::parse(json, nullptr, false), origin,
+                                          "lockstep bench comm writes such files");
+  for (auto& [verb, its] : figures.verbs) its = judged(its, fmt::format("{}: '{}'", origin, verb));
   return figures;
 }
 

@@ -1,6 +1,5 @@
 #include "lockstep/study/machine/machine.hpp"
 
-#include <charconv>
 #include <functional>
 #include <map>
 #include <set>
@@ -9,6 +8,7 @@
 
 #include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/config/toml.hpp"
 #include "lockstep/nn/resnet.hpp"
 
@@ -21,11 +21,8 @@ using Setter = std::function<void(const TomlEntry&)>;
 
 /// The value of one key; `where` names the file, the line and the key.
 double number(const TomlEntry& entry, const std::string& where) {
-  double value = 0;
-  const char* end = entry.value.data() + entry.value.size();
-  const auto read = std::from_chars(entry.value.data(), end, value);
-  require(entry.kind == TomlKind::number && read.ec == std::errc() && read.ptr == end && value >= 0,
-          where + " is not a number of 0 or more");
+  const double value = real_number(entry.value).value_or(-1);
+  require(entry.kind == TomlKind::number && value >= 0, where + " is not a number of 0 or more");
   return value;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {
@@ -28,13 +28,6 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   std::vector<std::string_view> cells = split(line, '|');
   if (!cells.empty() && cells.back().empty()) cells.pop_back();
   return cells;
-}
-
-std::optional<double> number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 /// The names above the columns: of algorithms, each over several protocols.
@@ -95,7 +88,7 @@ std::vector<NcclChoice> parse_nccl_table(std::string_view log) {
     std::vector<NcclChoice> row;
     for (std::size_t i = 1; i < cells.size(); ++i) {
       const auto parts = split(cells[i], '/');
-      const auto latency = number(parts.front()), bandwidth = number(parts.back());
+      const auto latency = real_number(parts.front()), bandwidth = real_number(parts.back());
       if (parts.size() != 2 || !latency || !bandwidth) break;
       row.push_back({std::string(cells[0]), std::string(columns.algorithms[i - 1]),
                      std::string(columns.protocols[i - 1]), *latency, *bandwidth});

@@ -5,39 +5,16 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string_view>
-#include <type_traits>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::study {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-/// Calls visit(name, value) for each number and text of a plan.
-template <class Spec, class Visit>
-void fields(Spec& spec, const Visit& visit) {
-  visit("ranks", spec.ranks);
-  visit("ranks_per_node", spec.ranks_per_node);
-  visit("batch", spec.batch);
-  visit("rows", spec.rows);
-  visit("repetitions", spec.repetitions);
-  visit("steps", spec.steps);
-  visit("warm_up", spec.warm_up);
-  visit("synthetic", spec.synthetic);
-  visit("real", spec.real);
-  visit("image", spec.image);
-  visit("classes", spec.classes);
-  visit("gpus_per_node", spec.gpus_per_node);
-  visit("cpus_per_rank", spec.cpus_per_rank);
-  visit("time", spec.time);
-  visit("array", spec.array);
-}
 
 void require_sound(const PlanSpec& spec) {
   require(!spec.ranks.empty() && spec.ranks.front() > 0 && std::ranges::is_sorted(spec.ranks),
@@ -57,29 +34,6 @@ void require_sound(const PlanSpec& spec) {
   for (const std::size_t n : spec.ranks)
     require(n <= spec.ranks_per_node || n % spec.ranks_per_node == 0,
             fmt::format("{} ranks do not fill nodes of {} ranks", n, spec.ranks_per_node));
-}
-
-/// JSON's own conversion would make 2^64 - 1 of -1.
-bool counts_only(const Json& json) {
-  const auto count = [](const Json& one) { return one.is_number_unsigned(); };
-  return json.is_array() ? std::ranges::all_of(json, count) : count(json);
-}
-
-/// Throws InputError naming the file and the key.
-template <class Value>
-void read_field(const Json& json, const char* name, Value& value, const fs::path& file) {
-  const auto refuse = [&](std::string_view what) {
-    throw InputError(fmt::format("{}: {} {}", file.string(), name, what));
-  };
-  constexpr bool counts =
-      std::is_same_v<Value, std::size_t> || std::is_same_v<Value, std::vector<std::size_t>>;
-  try {
-    const Json& found = json.at(name);
-    found.get_to(value);
-    if (counts && !counts_only(found)) refuse("is not a whole number of 0 or more");
-  } catch (const Json::exception&) {
-    refuse("is missing or has another type");
-  }
 }
 
 }  // namespace
@@ -140,19 +94,15 @@ void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Conf
   each.checkpoint.every_steps = 0;
   write_text_atomically(folder / "train.toml", config::to_toml(each));
   write_text_atomically(folder / "study.sbatch", batch_script(folder, spec));
-  Json json;
-  fields(spec, [&](const char* name, const auto& value) { json[name] = value; });
-  write_text_atomically(folder / "study.json", json_text(json, 2) + "\n");
+  write_text_atomically(folder / "study.json", fields_to_json(spec, true) + "\n");
 }
 
 PlanSpec read_plan(const fs::path& folder) {
   const fs::path file = folder / "study.json";
   require(fs::exists(file),
           fmt::format("{}: there is no study: lockstep scaling plan makes one", folder.string()));
-  const Json json = Json::parse(read_text(file), nullptr, false);
-  require(json.is_object(), fmt::format("{}: is not JSON", file.string()));
-  PlanSpec spec;
-  fields(spec, [&](const char* name, auto& value) { read_field(json, name, value, file); });
+  const auto json = parse_json<nlohmann::json>(read_text(file), file.string());
+  const auto spec = read_fields<PlanSpec>(json, file.string());
   try {
     require_sound(spec);
   } catch (const InputError& error) {

@@ -12,13 +12,6 @@
 namespace lockstep::study {
 namespace {
 
-std::vector<Point> fitted_points(const Fit& fit) {
-  std::vector<Point> points;
-  for (const Judged& one : fit.points)
-    if (!one.outlier) points.push_back(one.point);
-  return points;
-}
-
 std::vector<std::size_t> usual_ranks(const Fit& fit, std::size_t least, const Forecasts& of) {
   std::vector<std::size_t> ranks;
   for (std::size_t n = least; n <= 8 * fit.most_ranks(); n *= 2) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "lockstep/base/statistics.hpp"
@@ -46,11 +45,6 @@ double usual_ms(const Ranks& ranks, double StepTimes::*part) {
   return lower_median(std::move(values));
 }
 
-/// REQUIRES: one at least.
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 /// What makes a step of some ranks another one.
 struct Otherwise {
   std::function<void(Ranks&)> ranks = [](Ranks&) {};
@@ -81,7 +75,7 @@ class Steps {
     for (const Ranks& ranks : recorded_.steps) {
       std::vector<double> totals;
       for (const StepTimes& times : ranks) totals.push_back(times.total_ms());
-      all.push_back(recorded_.traced() ? mean_of(totals) : lower_median(std::move(totals)));
+      all.push_back(recorded_.traced() ? mean(totals) : lower_median(std::move(totals)));
     }
     return all;
   }
@@ -124,7 +118,7 @@ class Steps {
     for (const auto& ranks : simulate_unlike_steps(tapes, layout_, 1, costs)) {
       std::vector<double> totals;
       for (const StepTimeline& one : ranks) totals.push_back(one.step_ms());
-      all.push_back(mean_of(totals));
+      all.push_back(mean(totals));
     }
     return all;
   }
@@ -320,9 +314,8 @@ WhatIf suppose(const std::filesystem::path& run, const NewestStart& records) {
   if (!result.not_known.empty()) return result;
   const Steps steps(recorded, Wire::by_bucket);
   // Where a rank is late by chance, one step of a timeline has it or the next: their mean has both.
-  const auto usual = recorded.traced() ? mean_of : [](const std::vector<double>& all) {
-    return lower_median(all);
-  };
+  const auto usual =
+      recorded.traced() ? mean : [](const std::vector<double>& all) { return lower_median(all); };
   result.step_ms = usual(steps.recorded_ms());
   result.simulated_ms = usual(steps.as_is_ms());
   if (!(std::abs(result.simulated_ms - result.step_ms) <= most_error * result.step_ms)) {

@@ -109,7 +109,7 @@ refused "has the network 'resnet20' and other has 'resnet32': one fit needs one 
   refused '3 ranks do not fill nodes of 2' plan --out x --ranks 3 --ranks-per-node 2 --batch 8 &&
   refused 'batch 2 has fewer rows than the 4 ranks' plan --out x --ranks 1,4 --batch 2 &&
   refused '64 ranks are more than the 32 rows' predict study --batch 32 -N 64 &&
-  refused "words.csv is not a JSON object" fit study --comm words.csv &&
+  refused "words.csv: it is not a JSON object; lockstep bench comm" fit study --comm words.csv &&
   refused 'says how many gradients are summed' fit more.csv --fewest 3 --comm comm.json &&
   refused "regular expression" fit study --match '(' &&
   refused 'no measurements match none' fit study --match none

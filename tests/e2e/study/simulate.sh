@@ -141,7 +141,7 @@ refused 'batch = 64 cannot be shared' simulate "${a100[@]}" --batch 64 --ranks 6
 refused 'batch = 64 and batch-per-rank = 8 contradict each other' simulate "${a100[@]}" \
   --batch 64 --batch-per-rank 8
 refused 'says nothing about others' simulate "${a100[@]}" --comm comm.json --ranks 5
-refused 'lacks.toml is not a JSON object' simulate "${a100[@]}" --comm lacks.toml
+refused 'lacks.toml: it is not a JSON object; lockstep' simulate "${a100[@]}" --comm lacks.toml
 refused 'int4.*fp32, bf16, fp16' simulate "${a100[@]}" --comm.wire int4
 refused 'leave out --comm' simulate --machine slow.toml --comm comm.json --sync.every 4
 refused 'a simulation has no run' simulate "${a100[@]}" --stop-after 2

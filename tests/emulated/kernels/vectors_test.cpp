@@ -22,7 +22,7 @@ using namespace lockstep;
 using namespace lockstep::backend;
 using namespace lockstep::test;
 
-TEST_CASE("vectors are cast, added, scaled and selected on a GPU as on a CPU", "[vectors]") {
+TEST_CASE("vectors are cast, added and scaled on a GPU as on a CPU", "[vectors]") {
   for (const auto streams : {emulated::Streams::eager, emulated::Streams::late}) {
     emulated::conditions().streams = streams;
     const auto backend = make_cuda_backend(0);

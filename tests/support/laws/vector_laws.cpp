@@ -196,11 +196,7 @@ std::string fault_of_one_format(Vectors& vectors, ElementType type, std::size_t 
   if (wrong.empty() && !same(most.read()[0], largest))
     wrong = fmt::format("the largest of {} {} is {} instead of {}", count, name_of(type),
                         most.read()[0], largest);
-  const Floats before = values.read();
-  vectors.select(values.all(), 0.5f, static_cast<const float*>(most.all().data));
-  for (std::size_t i = 0; i < count; ++i)
-    wanted[i] = std::abs(before[i]) > 0.5f * largest ? before[i] : 0;
-  return wrong.empty() ? fault("a selection", type, values.read(), wanted, values.scales()) : wrong;
+  return wrong;
 }
 
 }  // namespace
@@ -239,8 +235,6 @@ std::string fault_of_arithmetic(Vectors& vectors) {
       const float got = most.read()[0];
       if (!same(got, type == ElementType::i8 ? nan : worst))
         return fmt::format("the largest of {} with {} is {}", name_of(type), worst, got);
-      vectors.select(spoilt.all(), 0, found);
-      if (spoilt.read() != Floats(700)) return "a bound that is no number keeps values";
     }
   return {};
 }
@@ -258,7 +252,6 @@ std::string fault_of_vectors(Vectors& vectors) {
       {[&] { vectors.add(1, words, three.all()); }, "add: a vector of 32-bit"},
       {[&] { vectors.scale(2, bare); }, "scale: 8-bit values without scales"},
       {[&] { vectors.largest(nowhere, found); }, "largest: there is no memory for 3 values"},
-      {[&] { vectors.select(words, 0, found); }, "select: a vector of 32-bit"},
   };
   for (const auto& [call, words_of] : wrongs) try {
       call();

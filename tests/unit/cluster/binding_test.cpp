@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/binding_report.hpp"
@@ -123,7 +124,7 @@ TEST_CASE("a binding report tells a human and a script the same") {
   CHECK(describe(report, rank) ==
         "rank 3 on node7: CPUs 4-7, NUMA node 1, 3 compute threads on 4-6, loader on 7: FAIL; "
         "a new page is on NUMA node 0, not on 1; a remark");
-  const auto json = nlohmann::json::parse(to_json(observe::rank_binding(report, rank)));
+  const auto json = nlohmann::json::parse(fields_to_json(observe::rank_binding(report, rank)));
   CHECK(json["rank"] == 3);
   CHECK(json["host"] == "node7");
   CHECK(json["compute"] == nlohmann::json{"4", "5", "6"});
@@ -131,5 +132,6 @@ TEST_CASE("a binding report tells a human and a script the same") {
   CHECK(json["memory_node"] == 0);
   CHECK(json["ok"] == false);
   CHECK(json["failures"].size() == 1);
-  CHECK(nlohmann::json::parse(to_json(observe::rank_binding(report.plan, rank)))["ok"].is_null());
+  CHECK(nlohmann::json::parse(fields_to_json(observe::rank_binding(report.plan, rank)))["ok"]
+            .is_null());
 }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
@@ -106,13 +107,14 @@ TEST_CASE("the report holds what was verified: threads, pages, the upload's rate
   report.plan.network = "mlx5_0";
   report.threads = {{"0-3", 2}};
   report.pages = {{"loader", {{-1, 1}, {0, 7}}}};
-  auto json = nlohmann::json::parse(to_json(observe::rank_binding(report, cluster::RankInfo{})));
+  auto json =
+      nlohmann::json::parse(fields_to_json(observe::rank_binding(report, cluster::RankInfo{})));
   CHECK(json["threads"] == nlohmann::json{{"0-3", 2}});
   CHECK(json["pages"] == nlohmann::json{{"loader", {{"unknown", 1}, {"0", 7}}}});
   CHECK(json["network"] == "mlx5_0");
   CHECK(json["upload_bytes_per_s"].is_null());
   report.upload_bytes_per_s = 5e9;
-  CHECK(nlohmann::json::parse(to_json(
+  CHECK(nlohmann::json::parse(fields_to_json(
             observe::rank_binding(report, cluster::RankInfo{})))["upload_bytes_per_s"] == 5e9);
 }
 

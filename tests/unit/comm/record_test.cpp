@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/comm/record.hpp"
 
 using namespace lockstep;
@@ -35,6 +36,24 @@ struct Outer {
   }
 };
 
+/// As one that JSON is written of, too.
+struct Named {
+  int count = 0;
+  double time_ms = 0;
+  std::optional<Inner> maybe, group;
+  std::string text;
+  std::uint64_t stamp = 0;
+  bool operator==(const Named&) const = default;
+  static void fields(auto& self, auto&& visit) {
+    visit.stamp("named", self.stamp);
+    visit("count", self.count);
+    visit.later("time_ms", self.time_ms, Form::ms);
+    visit.nullable("maybe", self.maybe);
+    visit.group("group", self.group);
+    visit.unless_empty("text", self.text);
+  }
+};
+
 const Outer full{.count = -7,
                  .flag = true,
                  .maybe = Inner{"line\nline\xff" + std::string(1, '\0'), 0.1},
@@ -50,6 +69,18 @@ TEST_CASE("what is read from a record is what was written, whatever bytes its te
   CHECK(read_record<Outer>(write_record(Outer{})) == Outer{});
   CHECK(read_record<std::vector<std::string>>(write_record(std::vector<std::string>{"a\nb", ""})) ==
         std::vector<std::string>{"a\nb", ""});
+}
+
+TEST_CASE("of fields with names all are sent, unrounded, also those that JSON leaves out",
+          "[record]") {
+  const Named named{.count = 3,
+                    .time_ms = 0.12345678,
+                    .maybe = Inner{"there", 1},
+                    .group = std::nullopt,
+                    .text = "",
+                    .stamp = 7};
+  CHECK(read_record<Named>(write_record(named)) == named);
+  CHECK(read_record<Named>(write_record(Named{})) == Named{});
 }
 
 TEST_CASE("a record that is cut or has more after it is an error", "[record]") {

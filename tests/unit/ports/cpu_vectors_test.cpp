@@ -9,8 +9,7 @@
 using namespace lockstep;
 using namespace lockstep::test;
 
-TEST_CASE("vectors are cast, added, scaled and selected alike with any number of lanes",
-          "[vectors]") {
+TEST_CASE("vectors are cast, added and scaled alike with any number of lanes", "[vectors]") {
   for (const std::size_t lanes : {1, 3}) {
     INFO(lanes << " lanes");
     const auto backend = backend::make_cpu_backend({std::vector<std::vector<int>>(lanes), 1 << 20});

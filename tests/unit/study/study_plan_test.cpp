@@ -141,7 +141,7 @@ TEST_CASE("a plan comes back from its folder, and is never written over", "[stud
   CHECK((each.stop_after == 55 && each.model == "resnet18" && each.batch == 0));
 
   write_text_atomically(folder / "study.json", "{\"ranks\": \"4\"}");
-  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: ranks"));
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: \"ranks\""));
 }
 
 TEST_CASE("a plan that was edited wrongly is an error that names the file and the key", "[study]") {
@@ -156,11 +156,11 @@ TEST_CASE("a plan that was edited wrongly is an error that names the file and th
     write_text_atomically(folder / "study.json", text.replace(at, from.size(), to));
   };
   edited("\"steps\": 50", "\"steps\": -1");
-  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: steps is not a whole number"));
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: \"steps\" is not a whole number"));
   edited("\"steps\": 50", "\"steps\": 2.5");
-  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: steps is not a whole number"));
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: \"steps\" is not a whole number"));
   edited("\"ranks\": [", "\"ranks\": [-4,");
-  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: ranks is not a whole number"));
+  CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: \"ranks\" is not a whole number"));
   edited("\"time\": \"", "\"time\": \"1 hour\\n");
   CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: --time") && Contains("D-HH:MM:SS"));
 }

@@ -13,6 +13,10 @@ namespace lockstep {
 template <class Number>
 std::optional<Number> whole_number(std::string_view text);
 
+/// Parses `text` as a number: -1.5, 1e3, also inf and nan. Returns nothing for any other text, and
+/// for numbers that are too large or small.
+std::optional<double> real_number(std::string_view text);
+
 /// True for -1, +3, 0.0, .5, 1e3: no one calls a class so. False for "nan" and "inf".
 bool looks_like_number(std::string_view text);
 

@@ -15,7 +15,9 @@ struct DiskFigures {
   std::string error;  ///< why it cannot be used; empty when it can
 
   static void fields(auto& self, auto&& visit) {
-    visit(self.write_bytes_per_s, self.free_bytes, self.error);
+    visit("write_bytes_per_s", self.write_bytes_per_s);
+    visit("free_bytes", self.free_bytes);
+    visit("error", self.error);
   }
 };
 
@@ -31,8 +33,13 @@ struct NodeFigures {
   std::map<std::string, std::string> facts;
 
   static void fields(auto& self, auto&& visit) {
-    visit(self.host, self.flops_per_s, self.cpu_share, self.copy_bytes_per_s, self.memory_bytes,
-          self.disk, self.facts);
+    visit("host", self.host);
+    visit("flops_per_s", self.flops_per_s);
+    visit("cpu_share", self.cpu_share);
+    visit("copy_bytes_per_s", self.copy_bytes_per_s);
+    visit("memory_bytes", self.memory_bytes);
+    visit.nullable("disk", self.disk);
+    visit("facts", self.facts);
   }
 };
 

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 #include <functional>
-#include <memory>
 
+#include "lockstep/base/files/appending_file.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/sink.hpp"
 
@@ -31,14 +31,18 @@ class TensorBoardLog final : public Sink {
     std::function<void()> require_writer = {};
   };
   explicit TensorBoardLog(Spec spec);
-  ~TensorBoardLog() override;
   void write(const Record& record) override;  ///< throws nothing, and does not wait
   /// Waits until everything is in the file and on the disk, or the file has ended. Throws nothing.
-  void flush();
+  void flush() { file_.flush(); }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  void require_writer() const;
+  void begin(AppendingFile::Target& target) const;
+  void cut(const std::filesystem::path& earlier) const;
+  void repeat_earlier(AppendingFile::Target& target, std::uint64_t from_step) const;
+
+  const Spec spec_;
+  AppendingFile file_;  // last: its thread uses the other
 };
 
 }  // namespace lockstep::observe

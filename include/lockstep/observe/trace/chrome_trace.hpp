@@ -24,7 +24,4 @@ class ChromeTrace {
   bool first_ = true;
 };
 
-/// As a JSON string, with its quotes.
-std::string quoted(std::string_view text);
-
 }  // namespace lockstep::observe

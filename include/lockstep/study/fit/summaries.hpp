@@ -49,5 +49,7 @@ struct Series {
 /// All with at least 3 numbers of ranks, the longest first. Outliers do not take part.
 std::vector<Series> series_of(const Fit& fit);
 std::vector<Series> series_of(const std::vector<Point>& points);
+/// Those that are no outliers.
+std::vector<Point> fitted_points(const Fit& fit);
 
 }  // namespace lockstep::study

@@ -13,12 +13,25 @@ namespace lockstep::study {
 struct CommPoint {
   double bytes = 0, seconds = 0;
   double typical_s = 0;  ///< with what else the machine does at times; 0: as `seconds`
+
+  static void fields(auto& self, auto&& visit) {
+    visit("bytes", self.bytes);
+    visit("seconds", self.seconds);
+    visit.later("typical_s", self.typical_s);
+  }
 };
 
 /// Within [from_bytes, to_bytes] the verb takes alpha_s + bytes / bytes_per_s.
 struct CommRegime {
   double from_bytes = 0, to_bytes = 0, alpha_s = 0, bytes_per_s = 0;
   double seconds(double bytes) const { return alpha_s + bytes / bytes_per_s; }
+
+  static void fields(auto& self, auto&& visit) {
+    visit("from_bytes", self.from_bytes);
+    visit("to_bytes", self.to_bytes);
+    visit("alpha_s", self.alpha_s);
+    visit("bytes_per_s", self.bytes_per_s);
+  }
 };
 
 /// From one size to the next, the verb became slower per byte than it had been: a protocol
@@ -26,6 +39,12 @@ struct CommRegime {
 struct CommCliff {
   double from_bytes = 0, to_bytes = 0;  ///< the two sizes
   double slower = 1;                    ///< how many times the bytes per second fell
+
+  static void fields(auto& self, auto&& visit) {
+    visit("from_bytes", self.from_bytes);
+    visit("to_bytes", self.to_bytes);
+    visit("slower", self.slower);
+  }
 };
 
 /// One or two lines through the points, which are in rising order of size: two where they are at
@@ -45,13 +64,19 @@ struct VerbFigures {
   std::vector<CommPoint> points;
   std::vector<CommRegime> regimes;
   std::vector<CommCliff> cliffs;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("points", self.points);
+    visit.later("regimes", self.regimes);
+    visit.later("cliffs", self.cliffs);
+  }
 };
 
 /// The typical time: between two measured sizes in proportion to the bytes; outside of them by the
 /// nearest regime, as much longer as at the nearest size.
 double seconds_of(const VerbFigures& figures, double bytes);
 
-/// Fits lines to the points and looks for cliffs.
+/// Fits lines to the points, whose typical times it completes, and looks for cliffs.
 VerbFigures figures_of(std::vector<CommPoint> points);
 
 struct CommFigures {
@@ -59,6 +84,14 @@ struct CommFigures {
   std::string transport;                     ///< "MPI", "TCP", "NCCL"; with "two-level" in front
   std::map<std::string, VerbFigures> verbs;  ///< and "all-reduce, queued": each of several at once
   std::string nccl;                          ///< NCCL's own table as text; empty without one
+
+  static void fields(auto& self, auto&& visit) {
+    visit("ranks", self.ranks);
+    visit("nodes", self.nodes);
+    visit("transport", self.transport);
+    visit("verbs", self.verbs);
+    visit.unless_empty("nccl", self.nccl);
+  }
 };
 
 std::string to_json(const CommFigures& figures);

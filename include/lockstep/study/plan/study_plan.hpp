@@ -23,6 +23,24 @@ struct PlanSpec {
   std::size_t gpus_per_node = 0, cpus_per_rank = 1;
   std::string time = "01:00:00";  ///< the job's limit
   bool array = false;             ///< a job array, a task for each number of ranks
+
+  static void fields(auto& self, auto&& visit) {
+    visit("ranks", self.ranks);
+    visit("ranks_per_node", self.ranks_per_node);
+    visit("batch", self.batch);
+    visit("rows", self.rows);
+    visit("repetitions", self.repetitions);
+    visit("steps", self.steps);
+    visit("warm_up", self.warm_up);
+    visit("synthetic", self.synthetic);
+    visit("real", self.real);
+    visit("image", self.image);
+    visit("classes", self.classes);
+    visit("gpus_per_node", self.gpus_per_node);
+    visit("cpus_per_rank", self.cpus_per_rank);
+    visit("time", self.time);
+    visit("array", self.array);
+  }
 };
 
 /// One measurement.

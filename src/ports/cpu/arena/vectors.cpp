@@ -154,12 +154,4 @@ void CpuVectors::largest(const Vector& values, float* found) {
   *found = std::bit_cast<float>(*std::max_element(of_lane.begin(), of_lane.end()));
 }
 
-void CpuVectors::select(const Vector& values, float share, const float* bound) {
-  check_vector(values, "select");
-  const float limit = share * *bound;
-  each_block(values.count, team_, [&](std::size_t, const Block& block) {
-    change(values, block, [&](float* v) { vector_kernels().select(limit, block.count, v); });
-  });
-}
-
 }  // namespace lockstep::cpu

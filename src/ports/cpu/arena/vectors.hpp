@@ -16,7 +16,6 @@ class CpuVectors final : public backend::Vectors {
   void add(float factor, const backend::Vector& from, const backend::Vector& to) override;
   void scale(float factor, const backend::Vector& values) override;
   void largest(const backend::Vector& values, float* found) override;
-  void select(const backend::Vector& values, float share, const float* bound) override;
   void multiply(const backend::Matrix& matrix, const backend::Thin& columns,
                 const backend::Thin& product) override;
   void multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,

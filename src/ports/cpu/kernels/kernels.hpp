@@ -123,7 +123,6 @@ struct VectorKernels {
   void (*scale)(float factor, std::size_t count, float* values);
   /// As arithmetic::magnitude_bits().
   std::uint32_t (*largest)(const float* values, std::size_t count);
-  void (*select)(float bound, std::size_t count, float* values);
 };
 
 /// A matrix as `steps` times `lanes` numbers; of each step, the `panel` lanes of a panel lie next

@@ -266,8 +266,6 @@ void add_vector(float factor, const backend::Vector& from, const backend::Vector
                 cudaStream_t stream);
 void scale_vector(float factor, const backend::Vector& values, cudaStream_t stream);
 void largest_value(const backend::Vector& values, float* found, cudaStream_t stream);
-void select_values(const backend::Vector& values, float share, const float* bound,
-                   cudaStream_t stream);
 
 /// Of backend::Vectors, with its matrices.
 void multiply(const backend::Matrix& matrix, const backend::Thin& columns,

@@ -84,13 +84,6 @@ __global__ void __launch_bounds__(block_threads) scale_vector_kernel(float facto
   put_values(values, i, factor * value_at(values, i));
 }
 
-__global__ void __launch_bounds__(block_threads)
-    select_kernel(Vector values, float share, const float* bound) {
-  const std::size_t i = thread_index();
-  const float value = backend::arithmetic::selected(value_at(values, i), share * *bound);
-  put_values(values, i, value);
-}
-
 __global__ void clear_kernel(float* value) { *value = 0; }
 
 // As integers, magnitudes have the order of the values, and no order of threads changes a maximum.
@@ -246,11 +239,6 @@ void largest_value(const Vector& values, float* found, cudaStream_t stream) {
   launch("largest_kernel", largest_kernel,
          static_cast<unsigned>(std::min<std::size_t>(most_blocks, blocks_for(values.count))),
          block_threads, stream, values, found);
-}
-
-void select_values(const Vector& values, float share, const float* bound, cudaStream_t stream) {
-  launch("select_kernel", select_kernel, blocks_for(values.count), block_threads, stream, values,
-         share, bound);
 }
 
 void multiply(const backend::Matrix& matrix, const Thin& columns, const Thin& product,

@@ -1,32 +1,41 @@
 #pragma once
 
-#include <fmt/core.h>
-
-#include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/ending_names.hpp"
-#include "lockstep/base/text/json_text.hpp"
-#include "lockstep/observe/records.hpp"
+#include "lockstep/base/text/choices.hpp"
 
-namespace lockstep::observe {
+/// A struct lists its fields once, with their names; JSON is written and read by that list, and
+/// comm/record.hpp sends it to other ranks:
+///   static void fields(auto& self, auto&& visit) {
+///     visit("rank", self.rank);
+///     visit.later("time_ms", self.time_ms, Form::ms);
+///   }
+/// Fields are numbers, texts, truth values, such structs, and optionals, lists and maps of these.
+/// Where `Json` is a template's argument, it is a value of nlohmann's, of either order.
+namespace lockstep {
 
-/// A finite number as text, in its form.
-inline std::string number_text(double value, Form form) {
-  if (form == Form::mean) return fmt::format("{:.9g}", value);
-  if (form == Form::plain) return json_text(nlohmann::json(value));
-  return fmt::format("{:.{}f}", value, form == Form::share ? 6 : form == Form::ms ? 3 : 1);
-}
+/// How a number is written. One that is not finite is null.
+enum class Form {
+  plain,
+  mean,   ///< 9 significant digits
+  share,  ///< 6 decimals
+  ms,     ///< 3 decimals
+  rate    ///< 1 decimal
+};
+
+std::string number_text(double value, Form form);
+std::string number_text(float value);
+std::string json_string(std::string_view text);  ///< as a string of JSON
 
 /// Visits a record's fields and writes them as JSON: on one line, or one field a line.
 class JsonWriter {
@@ -51,8 +60,9 @@ class JsonWriter {
   void nullable(const char* name, const std::optional<Value>& value) {
     (*this)(name, value);
   }
-  void unless_empty(const char* name, const std::vector<std::string>& values) {
-    if (!values.empty()) (*this)(name, values);
+  /// Of a text or list.
+  void unless_empty(const char* name, const auto& value) {
+    if (!value.empty()) (*this)(name, value);
   }
   template <class Fields>
   void group(const char*, const std::optional<Fields>& fields) {
@@ -73,19 +83,17 @@ class JsonWriter {
   void begin(const char* name) {
     if (!text_.empty() && text_.back() != '{') text_ += ',';
     if (indented_) text_ += '\n' + std::string(2 * (depth_ + 1), ' ');
-    text_ += fmt::format("\"{}\":{}", name, indented_ ? " " : "");
+    text_ += std::string("\"") + name + (indented_ ? "\": " : "\":");
   }
   void put(bool value, Form) { text_ += value ? "true" : "false"; }
-  void put(const std::string& value, Form) { text_ += json_text(nlohmann::json(value)); }
+  void put(const std::string& value, Form) { text_ += json_string(value); }
   template <Enumerated Value>
   void put(Value value, Form form) {
     put(std::string(choice_name(value)), form);
   }
-  void put(std::integral auto value, Form) { text_ += fmt::format("{}", value); }
-  void put(float value, Form) { text_ += std::isfinite(value) ? fmt::format("{}", value) : "null"; }
-  void put(double value, Form form) {
-    text_ += std::isfinite(value) ? number_text(value, form) : "null";
-  }
+  void put(std::integral auto value, Form) { text_ += std::to_string(value); }
+  void put(float value, Form) { text_ += number_text(value); }
+  void put(double value, Form form) { text_ += number_text(value, form); }
   template <class Value>
   void put(const std::optional<Value>& value, Form form) {
     if (value)
@@ -106,7 +114,7 @@ class JsonWriter {
   void put(const std::map<std::string, Value>& values, Form form) {
     inside([&] {
       for (const auto& [key, value] : values) {
-        const std::string name = json_text(nlohmann::json(key));
+        const std::string name = json_string(key);
         (*this)(name.substr(1, name.size() - 2).c_str(), value, form);
       }
     });
@@ -132,17 +140,18 @@ class JsonWriter {
 
 /// Visits a record's fields and reads them from JSON; it ignores other fields. Throws InputError
 /// naming the field that is missing or has another type.
+template <class Json>
 class JsonReader {
  public:
   /// Throws InputError unless it is an object.
-  explicit JsonReader(const nlohmann::json& json) : json_(json) {
-    require(json.is_object(), "it is not a JSON object");
+  explicit JsonReader(const Json& json) : json_(json) {
+    if (!json.is_object()) throw InputError("it is not a JSON object");
   }
 
   template <class Value>
   void operator()(const char* name, Value& value, Form = Form::plain) {
     const auto found = json_.find(name);
-    require(found != json_.end(), fmt::format("it has no \"{}\"", name));
+    if (found == json_.end()) throw InputError(std::string("it has no \"") + name + "\"");
     get(name, *found, value);
   }
   template <class Value>
@@ -153,7 +162,7 @@ class JsonReader {
   void nullable(const char* name, std::optional<Value>& value) {
     later(name, value);
   }
-  void unless_empty(const char* name, std::vector<std::string>& values) { later(name, values); }
+  void unless_empty(const char* name, auto& value) { later(name, value); }
   /// `first`: a field that the group always has.
   template <class Fields>
   void group(const char* first, std::optional<Fields>& fields) {
@@ -163,37 +172,36 @@ class JsonReader {
   void stamp(const char*, std::uint64_t& time_ms) { later("time_ms", time_ms); }
 
  private:
-  using Json = nlohmann::json;
-  static void want(bool good, const char* name, std::string_view what) {
-    require(good, fmt::format("\"{}\" is not {}", name, what));
+  static void want(bool good, const char* name, const char* what) {
+    if (!good) throw InputError(std::string("\"") + name + "\" is not " + what);
   }
   void get(const char* name, const Json& json, bool& value) {
     want(json.is_boolean(), name, "true or false");
-    value = json.get<bool>();
+    value = json.template get<bool>();
   }
   void get(const char* name, const Json& json, std::string& value) {
     want(json.is_string(), name, "a text");
-    value = json.get<std::string>();
+    value = json.template get<std::string>();
   }
   /// A name that only a newer program knows counts as none.
   template <Enumerated Value>
   void get(const char* name, const Json& json, Value& value) {
     want(json.is_string(), name, "a text");
     for (const auto& choice : Choices<Value>::all)
-      if (choice.name == json.get<std::string>()) value = choice.value;
+      if (choice.name == json.template get<std::string>()) value = choice.value;
   }
   template <std::integral Value>
   void get(const char* name, const Json& json, Value& value) {
     const bool whole =
         std::is_signed_v<Value> ? json.is_number_integer() : json.is_number_unsigned();
     want(whole, name, "a whole number");
-    value = json.get<Value>();
+    value = json.template get<Value>();
     want(Json(value) == json, name, "a number of its range");
   }
   template <std::floating_point Value>
   void get(const char* name, const Json& json, Value& value) {
     want(json.is_number() || json.is_null(), name, "a number");
-    value = json.is_null() ? std::numeric_limits<Value>::quiet_NaN() : json.get<Value>();
+    value = json.is_null() ? std::numeric_limits<Value>::quiet_NaN() : json.template get<Value>();
   }
   template <class Value>
   void get(const char* name, const Json& json, std::optional<Value>& value) {
@@ -216,8 +224,12 @@ class JsonReader {
   requires requires(Value& value, JsonReader& reader) { Value::fields(value, reader); }
   void get(const char* name, const Json& json, Value& value) {
     want(json.is_object(), name, "an object");
-    JsonReader inner(json);
-    Value::fields(value, inner);
+    try {
+      JsonReader inner(json);
+      Value::fields(value, inner);
+    } catch (const InputError& error) {
+      throw InputError(std::string(name) + ": " + error.what());
+    }
   }
 
   const Json& json_;
@@ -230,30 +242,30 @@ std::string fields_to_json(const Value& value, bool indented = false) {
   return writer.take();
 }
 
-/// REQUIRES: `json` outlives the call.
-template <class Value>
-Value fields_from_json(const nlohmann::json& json) {
+template <class Value, class Json>
+Value fields_from_json(const Json& json) {
   JsonReader reader(json);
   Value value{};
   Value::fields(value, reader);
   return value;
 }
 
-/// Throws InputError naming the file, and so do the next.
-inline nlohmann::json parse_json_file(const std::filesystem::path& path) {
-  nlohmann::json json = nlohmann::json::parse(read_text(path), nullptr, false);
-  require(!json.is_discarded(), fmt::format("{}: is not JSON", path.string()));
+/// Throws InputError naming the text's origin, and so does the next.
+template <class Json>
+Json parse_json(const std::string& text, const std::string& origin) {
+  Json json = Json::parse(text, nullptr, false);
+  require(!json.is_discarded(), origin + ": is not JSON");
   return json;
 }
 
-template <class Value>
-Value read_json_file(const std::filesystem::path& path) {
-  const nlohmann::json json = parse_json_file(path);
+/// `hint`: what to do where something is wrong; may be empty.
+template <class Value, class Json>
+Value read_fields(const Json& json, const std::string& origin, const std::string& hint = "") {
   try {
     return fields_from_json<Value>(json);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", path.string(), error.what()));
+    throw InputError(origin + ": " + error.what() + (hint.empty() ? "" : "; ") + hint);
   }
 }
 
-}  // namespace lockstep::observe
+}  // namespace lockstep
