@@ -14,7 +14,7 @@ namespace lockstep {
 void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to) {
   PendingPieces file(to, 0);
   read_in_pieces(from, [&](std::string_view piece) { file.add(piece); });
-  file.commit("");
+  file.commit();
 }
 
 void give_second_name(const std::filesystem::path& file, const std::filesystem::path& name) {
@@ -46,11 +46,11 @@ void PendingPieces::add(std::string_view piece) {
   end_ += piece.size();
 }
 
-void PendingPieces::commit(std::string_view beginning) {
+PendingFile& PendingPieces::complete(std::string_view beginning) {
   check(beginning.size() == begin_, "a file's beginning has another size than was said");
   open_ = {};
   overwrite(file_.temporary(), beginning, path_);
-  file_.commit();
+  return file_;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,8 @@
 #include "pack/archive/unpack.hpp"
 
 #include <bzlib.h>
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <lzma.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -17,7 +15,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/owned.hpp"
+#include "lockstep/base/files/large_files.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;
@@ -62,21 +60,16 @@ class Output {
         from_(from),
         limits_(limits),
         most_(std::max(limits.always, fs::file_size(from) * limits.times)),
-        pending_(path),
-        bytes_(unpacked_piece) {
-    file_ = Descriptor(::open(pending_.temporary().c_str(), O_WRONLY | O_CLOEXEC));
-    if (!file_) fail();
-  }
+        file_(path, 0),
+        bytes_(unpacked_piece) {}
   char* room() { return bytes_.data(); }
   void write(std::size_t count) {
     require_room(count);
-    if (write_all(file_.get(), bytes_.data(), count) != count) fail();
+    file_.add({bytes_.data(), count});
   }
-  void commit() { pending_.commit(); }
+  void commit() { file_.commit(); }
 
  private:
-  [[noreturn]] void fail() const { fail_by_system("cannot write " + path_.string(), errno); }
-
   /// A few bytes may stand for a disk full of zeros.
   void require_room(std::size_t count) {
     written_ += count;
@@ -86,7 +79,7 @@ class Output {
                         from_.string(), human_bytes(static_cast<double>(most_)), limits_.times));
     if (written_ < next_look_) return;
     next_look_ = written_ + look_each;
-    const fs::space_info space = fs::space(pending_.temporary());
+    const fs::space_info space = fs::space(path_.parent_path());
     require(space.available >= limits_.spare,
             fmt::format("{}: unpacked, it does not fit next to {}: after {} the disk has {} left; "
                         "choose an --out with more room, or unpack it elsewhere and pack the .tar",
@@ -100,8 +93,7 @@ class Output {
   const UnpackLimits limits_;
   const std::uint64_t most_;
   std::uint64_t written_ = 0, next_look_ = 0;
-  PendingFile pending_;
-  Descriptor file_;
+  PendingPieces file_;
   std::vector<char> bytes_;
 };
 

@@ -18,6 +18,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/text/printable.hpp"
 
 namespace lockstep::pack {
@@ -28,10 +29,6 @@ namespace {
 constexpr char index_magic[8] = {'l', 's', 'i', 'n', 'd', 'e', 'x', '3'};
 
 [[noreturn]] void fail(const fs::path& path) { fail_by_system(path.string(), errno); }
-
-void append(int descriptor, const void* from, std::size_t bytes, const fs::path& path) {
-  if (write_all(descriptor, from, bytes) != bytes) fail(path);
-}
 
 }  // namespace
 
@@ -71,7 +68,7 @@ struct IndexWriter::Column {
   }
 
   void flush() {
-    append(file.get(), buffer.data(), buffer.size(), path);
+    if (write_all(file.get(), buffer.data(), buffer.size()) != buffer.size()) fail(path);
     buffer.clear();
   }
 
@@ -85,15 +82,6 @@ struct IndexWriter::Column {
       if (got < kept && errno != 0) fail(path);
       use(std::string_view(piece.data(), got));
     }
-  }
-
-  /// Appends them to `to`; the checksum continues from `crc`.
-  std::uint32_t move_to(int to, std::uint32_t crc) {
-    read_back([&](std::string_view piece) {
-      append(to, piece.data(), piece.size(), path);
-      crc = crc32c(piece.data(), piece.size(), crc);
-    });
-    return crc;
   }
 
   /// The text that begins at a place and ends with a NUL.
@@ -229,20 +217,18 @@ void IndexWriter::finish(const fs::path& origin, const fs::path& content, const 
   header.name_bytes = names_->bytes;
   for (std::size_t p = 0; p < split_count; ++p) header.rows[p] = rows_[p]->bytes / sizeof(IndexRow);
 
-  PendingFile pending(path_);
-  const Descriptor file(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file) fail(path_);
-  append(file.get(), &header, sizeof header, path_);
-  append(file.get(), text.data(), text.size(), path_);
+  PendingPieces file(path_, sizeof header);
   constexpr std::size_t covered = offsetof(IndexFile::Header, given);
-  std::uint32_t crc =
-      crc32c(reinterpret_cast<const char*>(&header) + covered, sizeof header - covered);
-  crc = crc32c(text.data(), text.size(), crc);
-  for (auto& rows : rows_) crc = rows->move_to(file.get(), crc);
-  header.checksum = names_->move_to(file.get(), crc);
-  if (::lseek(file.get(), 0, SEEK_SET) != 0) fail(path_);
-  append(file.get(), &header, sizeof header, path_);
-  pending.commit();
+  const std::string_view head(reinterpret_cast<const char*>(&header), sizeof header);
+  header.checksum = crc32c(head.data() + covered, head.size() - covered);
+  const auto add = [&](std::string_view piece) {
+    file.add(piece);
+    header.checksum = crc32c(piece.data(), piece.size(), header.checksum);
+  };
+  add(text);
+  for (auto& rows : rows_) rows->read_back(add);
+  names_->read_back(add);
+  file.commit(head);
 }
 
 IndexFile::IndexFile(const fs::path& path) {

@@ -16,6 +16,7 @@
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/files/large_files.hpp"
 
 namespace lockstep::serve {
 namespace {
@@ -297,15 +298,10 @@ bool publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
   wanted.logits = wanted.features = 0;
   std::vector<std::string> fields;
   for (const std::string& name : classes) fields.push_back(csv_field(name));
-  PendingFile pending(path);
-  const Descriptor out(::open(pending.temporary().c_str(), O_WRONLY | O_CLOEXEC));
-  const auto write = [&](const std::string& text) {
-    if (!out || write_all(out.get(), text.data(), text.size()) != text.size())
-      fail_by_system("cannot write " + path.string(), errno);
-  };
-  write(csv_head(columns));
-  for (const fs::path& part : parts) write(csv_rows(read_table(part, wanted), fields));
-  return pending.publish();
+  PendingPieces file(path, 0);
+  file.add(csv_head(columns));
+  for (const fs::path& part : parts) file.add(csv_rows(read_table(part, wanted), fields));
+  return file.publish();
 }
 
 PredictionCounts count_predictions(const fs::path& merged, const PredictionColumns& columns,

@@ -40,10 +40,13 @@ class PendingPieces {
   /// Adds the next bytes. The system writes them to the disk meanwhile.
   void add(std::string_view piece);
   std::uint64_t added() const { return end_ - begin_; }
-  /// Writes the beginning; then as PendingFile::commit().
-  void commit(std::string_view beginning);
+  /// Writes the beginning; then as PendingFile::commit() and publish().
+  void commit(std::string_view beginning = {}) { complete(beginning).commit(); }
+  bool publish() { return complete({}).publish(); }
 
  private:
+  PendingFile& complete(std::string_view beginning);
+
   std::filesystem::path path_;
   PendingFile file_;
   Descriptor open_;
