@@ -38,11 +38,15 @@ void Packer::advance(double seconds) {
   const double end = now_s() + seconds;
   while (!finished() && now_s() < end) {
     const std::vector<std::size_t>& rows = shards_[shard_].rows;
+    // Not after the time: a process that was stopped may no longer have the folder.
+    if (position_ == rows.size()) {
+      end_pass();
+      continue;
+    }
     if (position_ == 0) begin_pass();
     take_row(rows[position_]);
     ++position_;
     if (!second_pass_) ++rows_done_;
-    if (position_ == rows.size()) end_pass();
   }
 }
 
