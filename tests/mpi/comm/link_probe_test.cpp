@@ -17,19 +17,16 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
   const auto control = world().make_control(30);
   const auto probe = comm::make_link_probe(world().make_communicator(30));
   std::vector<double> low(count * count, 0), high(count * count, 0);
-  const auto measured = [&] {
-    bool sound = true;
-    for (std::size_t round = 0; round < cluster::tournament_rounds(count); ++round) {
-      const auto partner = cluster::partner_in(round, me, count);
-      if (!partner) continue;
-      const comm::LinkRate rate = *probe->measure(static_cast<int>(*partner), 0.03);
-      sound = sound && rate.bytes_per_s > 1e6 && rate.round_trip_s > 0 && rate.round_trip_s < 1;
-      const std::size_t link = std::min(me, *partner) * count + std::max(me, *partner);
-      (me < *partner ? low : high)[link] = rate.bytes_per_s;
-    }
-    return on_every_rank(sound);
-  };
-  REQUIRE((measured() || measured() || measured()));  // a machine that is busy elsewhere may pause
+  bool sound = true;
+  for (std::size_t round = 0; round < cluster::tournament_rounds(count); ++round) {
+    const auto partner = cluster::partner_in(round, me, count);
+    if (!partner) continue;
+    const comm::LinkRate rate = *probe->measure(static_cast<int>(*partner), 0.03);
+    sound = sound && rate.bytes_per_s > 0 && rate.round_trip_s > 0;
+    const std::size_t link = std::min(me, *partner) * count + std::max(me, *partner);
+    (me < *partner ? low : high)[link] = rate.bytes_per_s;
+  }
+  REQUIRE(on_every_rank(sound));
   REQUIRE(on_every_rank(control->max(low, "low ends") == control->max(high, "high ends")));
 }
 
