@@ -64,7 +64,7 @@ GpuProfile parse_gpu_profile(const std::string& json, const std::string& origin)
     require(number(all.value(key, Json())),
             fmt::format("{}: '{}' is missing or not a number", origin, key));
   for (const char* key : cudnn_sizes)
-    require(all.value(key, Json()).size() == 3,
+    require(all.value(key, Json()).is_array() && all[key].size() == 3,
             fmt::format("{}: '{}' is not a list of three numbers", origin, key));
   if (profile.rates)
     require(std::ranges::all_of(all["rates"], number),

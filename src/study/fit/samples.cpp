@@ -188,7 +188,8 @@ Sample read_bench(const fs::path& file) {
   const std::string name = file.string();
   auto sample = read_fields<BenchSample>(nlohmann::json::parse(read_text(file), nullptr, false),
                                          name, "'lockstep bench train --json' writes such files");
-  require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0,
+  require(sample.ranks > 0 && sample.batch > 0 && sample.step_ms > 0 &&
+              std::isfinite(sample.times.total_ms()),
           fmt::format("{}: has no measurements", name));
   sample.name = name;
   sample.synthetic = true;

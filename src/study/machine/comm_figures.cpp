@@ -144,6 +144,8 @@ std::string to_json(const CommFigures& figures) {
 CommFigures parse_comm(const std::string& json, const std::string& origin) {
   auto figures = read_fields<CommFigures>(Json::parse(json, nullptr, false), origin,
                                           "lockstep bench comm writes such files");
+  require(figures.ranks >= 0 && figures.nodes >= 0,
+          origin + ": \"ranks\" or \"nodes\" is not a number of 0 or more");
   for (auto& [verb, its] : figures.verbs) its = judged(its, fmt::format("{}: '{}'", origin, verb));
   return figures;
 }

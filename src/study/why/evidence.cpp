@@ -50,7 +50,9 @@ std::optional<EndEvidence::PostMortem> read_post_mortem(const fs::path& path,
                                   .missing = json.value("missing", std::vector<int>()),
                                   .before_ms = before_ms};
     const auto& ranks = json.at("ranks");
-    const auto of = [&](int rank) { return ranks.at(static_cast<std::size_t>(rank)); };
+    const auto of = [&](int rank) -> const nlohmann::json& {
+      return ranks.at(static_cast<std::size_t>(rank));
+    };
     for (const int rank : found.missing) {
       if (of(rank).at("host") == of(found.told_by).at("host"))
         found.memory_kills = json.value("memory_kills", std::uint64_t{0});

@@ -103,7 +103,10 @@ TEST_CASE("comm.json reads back, and a bad one names its file and what is wrong"
   REQUIRE(again.verbs.at("all-reduce").regimes.size() == 1);
   CHECK(again.verbs.at("all-reduce").regimes[0].alpha_s == Approx(50e-6).epsilon(1e-6));
   for (const char* bad :
-       {"", "{}", R"({"ranks": -1})", R"({"ranks": 2, "nodes": 1, "transport": "MPI"})",
+       {"", "{}", R"({"ranks": -1})",
+        R"({"ranks": -1, "nodes": 1, "transport": "MPI", "verbs": {}})",
+        R"({"ranks": 2, "nodes": -1, "transport": "MPI", "verbs": {}})",
+        R"({"ranks": 2, "nodes": 1, "transport": "MPI"})",
         R"({"ranks": 2, "nodes": 1, "transport": "MPI", "verbs": {"send": {"points": []}}})",
         R"({"ranks": 2, "nodes": 1, "transport": "MPI", "verbs": {"send": {"points":
             [{"bytes": 8, "seconds": 1}, {"bytes": 4, "seconds": 1}]}}})"}) {

@@ -102,12 +102,13 @@ TEST_CASE("measurements of different machines, precisions or micro-batches are n
 
 TEST_CASE("a machine is the same whatever convolutions its runs chose", "[study]") {
   const Folder place("machines");
-  const auto bench = [&](const std::string& name, const std::string& machine) {
+  const auto bench = [&](const std::string& name, const std::string& machine,
+                         const std::string& forward_ms = "1") {
     const auto file = place.path / name;
     write_text_atomically(file, R"({"model": "m", "precision": "fp32", "batch": 8, "ranks": 1,
-        "steps": 5, "step_ms": 5, "forward_ms": 1, "backward_ms": 2, "exposed_comm_ms": 0,
-        "update_ms": 0, "backend": ")" +
-                                    machine + "\"}");
+        "steps": 5, "step_ms": 5, "backward_ms": 2, "exposed_comm_ms": 0,
+        "update_ms": 0, "forward_ms": )" +
+                                    forward_ms + R"(, "backend": ")" + machine + "\"}");
     return file.string();
   };
   const std::string one = bench("a.json", "cpu: avx512, 1 thread"),
@@ -115,4 +116,6 @@ TEST_CASE("a machine is the same whatever convolutions its runs chose", "[study]
                     third = bench("c.json", "cpu: avx2, 1 thread");
   CHECK(read_samples({one, other}, {}).good.size() == 2);
   CHECK_THROWS_WITH(read_samples({one, third}, {}), Contains("one fit needs one machine"));
+  const std::string null = bench("d.json", "cpu: avx512, 1 thread", "null");
+  CHECK_THROWS_WITH(read_samples({null}, {}), Contains("d.json: has no measurements"));
 }
