@@ -51,7 +51,8 @@ bool wait_for_turn(const Launch& launch, int status, const std::string& what) {
 }
 
 int end_all(Launch& launch, const liveness::End& end, const std::function<void()>& say) {
-  const auto& [status, what, ending] = end;
+  const int status = end.status;
+  const std::string& what = end.why;
   if (launch.independent) return say(), status;
   // Rank 0 speaks first; the others may speak only in its absence.
   if (likely_rank(launch) != 0)

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/share.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 
@@ -66,17 +67,22 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
   const std::vector<std::size_t> worlds = worlds_of(options, all);
   // A single line has no other one to be compared with.
   const std::size_t base_world = worlds.size() > 1 ? worlds.front() : 1;
-  const auto rows_per_s = [&](std::size_t world, const study::StepTimeline& step) {
-    return 1e3 * static_cast<double>(all.on(world).batch) /
-           (static_cast<double>(world) * step.step_ms());
+  const auto rows_per_s = [&](std::size_t world, std::size_t batch,
+                              const study::StepTimeline& step) {
+    return 1e3 * static_cast<double>(batch) / (static_cast<double>(world) * step.step_ms());
   };
-  const double base = rows_per_s(base_world, all.step(base_world, all.bucket_mb));
+  const std::size_t base_batch = all.on(base_world).batch;
+  const double base =
+      rows_per_s(base_world, base_batch,
+                 all.step(base_world, even_share(base_batch, base_world, 0), all.bucket_mb));
   for (const std::size_t world : worlds) {
-    const study::StepTimeline step = all.step(world, all.bucket_mb);
-    const double each = rows_per_s(world, step), rate = each * static_cast<double>(world);
+    // The rank that has most of a batch: the others wait for it.
+    const std::size_t batch = all.on(world).batch, rows = even_share(batch, world, 0);
+    const study::StepTimeline step = all.step(world, rows, all.bucket_mb);
+    const double each = rows_per_s(world, batch, step), rate = each * static_cast<double>(world);
     points.push_back({{"ranks", world},
                       {"nodes", study::Layout{world, all.per_node}.nodes()},
-                      {"batch", all.on(world).batch},
+                      {"batch", batch},
                       {"step_ms", step.step_ms()},
                       {"compute_ms", step.compute_ms()},
                       {"exposed_comm_ms", step.exposed_ms},
@@ -86,7 +92,7 @@ Json simulate(const SimulateOptions& options, const Simulation& all) {
                       {"images_per_s_and_rank", each},
                       {"efficiency", each / base},
                       {"bucket_mb", all.bucket_mb},
-                      {"best_bucket_mb", all.best_bucket_mb(world)},
+                      {"best_bucket_mb", all.best_bucket_mb(world, rows)},
                       {"buckets", to_json(step)}});
   }
   return {{"machine", all.machine.name},        {"source", all.machine.source},

@@ -9,7 +9,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/share.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/config/keys.hpp"
@@ -137,13 +136,12 @@ study::ReduceCost Simulation::sum_cost(const study::Layout& layout, double bytes
   return one;
 }
 
-study::StepTimeline Simulation::step(std::size_t world, double buckets_mb) const {
+study::StepTimeline Simulation::step(std::size_t world, std::size_t rows, double buckets_mb) const {
   const study::Layout layout{.ranks = world, .per_node = per_node};
   const std::size_t group = train::has_groups_by_node(training) ? per_node : 1;
   const bool rare = exchange_ == reduce::ExchangeKind::local && world > group;
   const bool gossips = exchange_ == reduce::ExchangeKind::gossip && world > 1;
   const study::Layout each_step = rare ? study::Layout{group, group} : layout;
-  const std::size_t rows = even_share(on(world).batch, world, 0);
   const std::size_t norm_ranks = training.model_options.norm_ranks;
   const auto cost = [&](double bytes) { return sum_cost(each_step, bytes); };
   const nn::ArenaLayout arena = backend::plain_layout(network);
@@ -172,8 +170,8 @@ study::StepTimeline Simulation::step(std::size_t world, double buckets_mb) const
   return step;
 }
 
-double Simulation::best_bucket_mb(std::size_t world) const {
-  const auto step_ms = [&](double mb) { return step(world, mb).step_ms(); };
+double Simulation::best_bucket_mb(std::size_t world, std::size_t rows) const {
+  const auto step_ms = [&](double mb) { return step(world, rows, mb).step_ms(); };
   return *std::min_element(std::begin(tried_buckets_mb), std::end(tried_buckets_mb),
                            [&](double a, double b) { return step_ms(a) < step_ms(b); });
 }

@@ -42,10 +42,10 @@ struct Simulation {
 
   /// The training on that many ranks. Throws InputError where it could not run on them.
   config::Config on(std::size_t world) const;
-  /// A step of the rank that has most of the batch: the others wait for it.
-  study::StepTimeline step(std::size_t world, double buckets_mb) const;
+  /// A step of `rows` rows a rank.
+  study::StepTimeline step(std::size_t world, std::size_t rows, double buckets_mb) const;
   /// Of usual sizes.
-  double best_bucket_mb(std::size_t world) const;
+  double best_bucket_mb(std::size_t world, std::size_t rows) const;
 
  private:
   void check_exchange(const std::string& comm) const;

@@ -118,7 +118,7 @@ class Rank0Control final : public comm::MeetingControl {
 
   [[noreturn]] void refuse(const comm::WaitFinding& why) {
     answer(refused + why.text);
-    throw comm::MissingRanks(why.text, false, why.ending);
+    throw comm::MissingRanks(why);
   }
 
   /// The ranks that have not taken all that was sent to them.
@@ -162,13 +162,12 @@ class OtherRankControl final : public comm::MeetingControl {
       }
       if (!host_.wire.open()) {
         cluster::remove_card(file_, host_.secret);  // rank 0 may have been killed
-        const auto gone = describe_gone(phase, title_of(0, host_), spec_);
-        throw comm::MissingRanks(gone.text, false, gone.ending);
+        throw comm::MissingRanks(describe_gone(phase, title_of(0, host_), spec_));
       }
       check_not_cancelled(spec_);
       if (!left.over()) continue;
       const auto late = describe_late(phase, {0}, spec_);
-      if (!late.text.empty()) throw comm::MissingRanks(late.text, false, late.ending);
+      if (!late.text.empty()) throw comm::MissingRanks(late);
       left = Countdown(patience_s);
     }
   }

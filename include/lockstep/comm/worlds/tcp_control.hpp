@@ -18,9 +18,9 @@ namespace lockstep::comm {
 /// Ranks are missing or have gone; what() names them.
 class MissingRanks : public Error {
  public:
-  explicit MissingRanks(const std::string& what, bool told_by_rank_0 = false,
-                        Ending of_run = Ending::lost_rank)
-      : Error(what, of_run), told(told_by_rank_0) {}
+  explicit MissingRanks(const std::string& what, bool told_by_rank_0 = false)
+      : Error(what, Ending::lost_rank), told(told_by_rank_0) {}
+  explicit MissingRanks(const WaitFinding& found) : Error(found.text, found.ending), told(false) {}
   const bool told;  ///< rank 0 has reported it; the others need not
 };
 

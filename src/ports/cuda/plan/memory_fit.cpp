@@ -83,10 +83,9 @@ void require_fit(const nn::Network& network, const backend::ProgramSpec& spec, C
                 : fmt::format("{} rows would fit: use a smaller batch or --accumulate", rows);
   throw InputError(
       fmt::format("a micro-batch of {} rows of {} in {} needs {:.2f} GB of the GPU's memory "
-                  "(weights, momentum "
-                  "and copies {:.2f}, gradients {:.2f}, images {:.2f}, values {:.2f}, workspace "
-                  "{:.2f}), and "
-                  "{:.2f} of {:.2f} GB are free, of which the libraries need {:.0f} %; {}",
+                  "(weights, momentum and copies {:.2f}, gradients {:.2f}, images {:.2f}, values "
+                  "{:.2f}, workspace {:.2f}), and {:.2f} of {:.2f} GB are free, of which the "
+                  "libraries need {:.0f} %; {}",
                   spec.batch, network.name, to_string(spec.precision), gigabytes(memory.total()),
                   gigabytes(memory.parameters), gigabytes(memory.gradients),
                   gigabytes(memory.input), gigabytes(memory.activations),
