@@ -52,10 +52,9 @@ void cut(const std::filesystem::path& path, std::uint64_t keep_bytes) {
   write_text_atomically(std::filesystem::canonical(path), text);
 }
 
-Owned<int, ::close, -1> open_to_write(const std::filesystem::path& path) {
+Descriptor open_to_write(const std::filesystem::path& path) {
   // A pipe without a reader would keep open() for ever.
-  return Owned<int, ::close, -1>(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  return Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
 }
 
 /// Opens or creates the log, and cuts it.

@@ -15,7 +15,7 @@
 namespace lockstep::http {
 namespace {
 
-using Socket = Owned<int, ::close, -1>;
+using Socket = Descriptor;
 
 sockaddr_un address_at(const std::string& path) {
   sockaddr_un address = {};

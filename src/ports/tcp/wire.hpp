@@ -14,7 +14,7 @@
 
 namespace lockstep::tcp {
 
-using Socket = Owned<int, ::close, -1>;
+using Socket = Descriptor;
 
 struct Listener {
   Socket socket;
