@@ -11,7 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
 

@@ -10,7 +10,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/grid.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/nn/network.hpp"
