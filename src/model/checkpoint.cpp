@@ -20,7 +20,7 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/model/model.hpp"
 #include "model/seal.hpp"
-#include "model/shape_text.hpp"
+#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -9,7 +9,7 @@
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/model/network_text.hpp"
-#include "model/judge.hpp"
+#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

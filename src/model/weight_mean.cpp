@@ -8,7 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/model/network_text.hpp"
-#include "model/shape_text.hpp"
+#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -12,7 +12,6 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/shard/shard_normalisation.hpp"
 #include "pack/pack_folder.hpp"
-#include "pack/pack_note.hpp"
 #include "pack/packer.hpp"
 
 namespace lockstep::pack {

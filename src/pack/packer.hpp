@@ -1,16 +1,74 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "lockstep/data/image/channel_sums.hpp"
 #include "lockstep/data/image/image.hpp"
 #include "lockstep/data/shard/shard_writer.hpp"
 #include "lockstep/pack/pack_plan.hpp"
-#include "pack/pack_note.hpp"
+#include "lockstep/pack/source/source.hpp"
 
 namespace lockstep::pack {
+
+/// An image that was left out.
+struct SkippedRow {
+  std::size_t row = 0;  ///< of the source
+  std::string reason;   ///< with the image's name
+};
+
+/// What a row is as it was packed, without its label, and where it is in the source.
+struct RowHash {
+  std::uint64_t hash = 0, row = 0;
+};
+
+/// The facts about a finished shard.
+struct FinishedShard {
+  std::size_t rows = 0;     ///< written
+  std::uint64_t bytes = 0;  ///< of their pixels or JPEGs
+  data::ChannelSums sums;   ///< of a training shard
+  std::vector<SkippedRow> skipped;
+  std::vector<RowHash> hashes = {};  ///< of the rows written; read_note() does not read them
+};
+
+/// Marks a shard of a plan as finished. Throws InputError naming the file.
+void write_note(const std::filesystem::path& partial, const ShardPlan& shard,
+                const FinishedShard& finished);
+
+/// Empty when the shard is not finished. Throws InputError when its note is damaged.
+std::optional<FinishedShard> read_note(const std::filesystem::path& partial, const ShardPlan& shard,
+                                       std::size_t channels);
+
+/// The hashes of a finished shard's rows. Throws InputError naming the file.
+std::vector<RowHash> read_hashes(const std::filesystem::path& partial, const ShardPlan& shard);
+
+/// The totals of all shards; exact.
+struct Totals {
+  std::size_t training_rows = 0, validation_rows = 0;
+  std::uint64_t bytes = 0;
+  data::ChannelSums sums;
+  std::vector<SkippedRow> skipped;  ///< in the source's order
+  explicit Totals(std::size_t channels = 0) : sums(channels) {}
+};
+
+/// What the notes of a plan's shards say. Throws Error naming one that is missing, and as
+/// read_note().
+Totals read_totals(const std::filesystem::path& partial, const std::vector<ShardPlan>& plan,
+                   std::size_t channels);
+
+/// Classes that lost all of their training images, with how many these were.
+std::vector<std::string> lost_classes(const Source& source, const std::vector<ShardPlan>& plan,
+                                      const std::vector<SkippedRow>& skipped);
+
+/// What to say of images that are equal, as they were packed, and have different classes, or are
+/// one for training and one for validation. Reads the hashes of all shards.
+std::vector<std::string> say_equal_images(const Source& source, const std::vector<ShardPlan>& plan,
+                                          const std::filesystem::path& partial);
 
 /// The image as it is packed, before its channels and size are changed.
 data::Image read_image(const Source& source, const PackSpec& spec, std::size_t row);

@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "model/shape_text.hpp"
+#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

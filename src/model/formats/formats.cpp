@@ -16,7 +16,7 @@
 #include "model/formats/safetensors.hpp"
 #include "model/formats/stored_tensor.hpp"
 #include "model/formats/torch/pth.hpp"
-#include "model/judge.hpp"
+#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

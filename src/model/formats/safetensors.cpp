@@ -15,7 +15,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/wire.hpp"
-#include "model/shape_text.hpp"
+#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -10,7 +10,7 @@
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/memory_fit.hpp"
 #include "ports/cuda/program.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
 
 namespace lockstep::cuda {

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/kernels/checksum.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
 

@@ -4,7 +4,7 @@
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/kernels/muon/muon.hpp"
 #include "ports/cuda/parameters.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 // Update rules, norms, clipping and the average.
 namespace lockstep::cuda {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
 
 namespace lockstep::cuda {

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/device/idle.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::nccl {
 namespace {

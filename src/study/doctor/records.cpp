@@ -10,7 +10,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/observe/rank_times.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/observe/rank_times.hpp"
 #include "study/page/svg.hpp"
 #include "study/runs/run_sections.hpp"
 

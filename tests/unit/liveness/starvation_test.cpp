@@ -5,7 +5,7 @@
 
 #include "lockstep/liveness/post_mortem.hpp"
 #include "lockstep/liveness/roster.hpp"
-#include "lockstep/liveness/starvation.hpp"
+#include "lockstep/liveness/process_state.hpp"
 
 using namespace lockstep::liveness;
 using Catch::Matchers::Contains;

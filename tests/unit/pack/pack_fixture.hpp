@@ -9,7 +9,6 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/data/shard/shard_normalisation.hpp"
 #include "pack/pack_folder.hpp"
-#include "pack/pack_note.hpp"
 #include "pack/packer.hpp"
 #include "tests/support/folder_fixture.hpp"
 

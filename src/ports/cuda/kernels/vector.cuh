@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ports/cuda/kernels/kernels.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/rng.hpp"
 #include "ports/cuda/plan/plan.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
 

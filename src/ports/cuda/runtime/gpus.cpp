@@ -7,7 +7,7 @@
 #include <fmt/core.h>
 #include <nccl.h>
 
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::device {
 namespace {

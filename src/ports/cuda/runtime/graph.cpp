@@ -12,7 +12,7 @@
 #include <exception>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
 
 namespace lockstep::cuda {

@@ -4,12 +4,18 @@
 
 #include <memory>
 #include <mutex>
+#include <source_location>
 #include <vector>
 
 #include "lockstep/base/owned.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::cuda {
+
+/// Throws Error naming the call, CUDA's reason and the place when a CUDA call failed. `call`: the
+/// request in a reader's words ("cudaMalloc of 12 GB").
+void check_cuda(cudaError_t status, const char* call,
+                const std::source_location& where = std::source_location::current());
 
 /// Events that are free to be used again, so that a step makes none.
 /// **Thread safety:** any thread.

@@ -1,4 +1,4 @@
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/units/runner.hpp"
 
 namespace lockstep::cuda {

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/units/runner.hpp"
 
 namespace lockstep::cuda {

@@ -17,7 +17,6 @@
 #include "lockstep/liveness/post_mortem.hpp"
 #include "lockstep/liveness/process_state.hpp"
 #include "lockstep/liveness/roster.hpp"
-#include "lockstep/liveness/starvation.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
 namespace lockstep::tcp {
