@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "config/key_rules.hpp"
+#include "config/key.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/text/words.hpp"

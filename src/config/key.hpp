@@ -18,6 +18,7 @@
 #include "lockstep/base/text/choices.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/config/config.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::config {
@@ -156,5 +157,49 @@ KeyEntry key(std::string name, Section Config::*section, Value Section::*field, 
       std::move(name), std::move(help),
       [ section, field ](auto& config) -> auto& { return config.*section.*field; });
 }
+
+}  // namespace lockstep::config
+
+// Each section of the configuration has one table here: its keys, in the order of --help, and the
+// conditions under which they have an effect.
+
+namespace lockstep::config {
+
+using C = Config;  // each row of the tables names it
+
+std::vector<ConfigKey> run_keys();  ///< without a section
+std::vector<ConfigKey> model_keys();
+std::vector<ConfigKey> data_keys();
+std::vector<ConfigKey> optim_keys();
+std::vector<ConfigKey> eval_keys();
+std::vector<ConfigKey> checkpoint_keys();
+std::vector<ConfigKey> comm_keys();
+std::vector<ConfigKey> sync_keys();
+std::vector<ConfigKey> clock_keys();
+std::vector<ConfigKey> metrics_keys();
+std::vector<ConfigKey> cost_keys();
+std::vector<ConfigKey> watch_keys();  ///< liveness, walltime, audit, binding, preflight
+
+// Conditions of several sections.
+inline bool validates(const Config& config) { return !config.data.val.empty(); }
+inline bool may_use_gpus(const Config& config) {
+  return config.backend != BackendChoice::cpu && config.backend != BackendChoice::clock;
+}
+
+}  // namespace lockstep::config
+
+// What the table of keys says of values, held against a configuration.
+namespace lockstep::config {
+
+/// Throws InputError naming the key, the value and the range when a value is out of range.
+void check_ranges(const Config& config);
+
+/// Throws InputError naming a key that was given but cannot have an effect, and the reason. A value
+/// at its default counts as not given, so that a saved configuration, which has all keys, reads
+/// back.
+void refuse_idle_keys(const Config& config);
+
+/// "unknown key 'lr'; did you mean 'optim.lr'?": what to say about a key that does not exist.
+std::string unknown_key(const std::string& name);
 
 }  // namespace lockstep::config

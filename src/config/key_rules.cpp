@@ -1,4 +1,4 @@
-#include "config/key_rules.hpp"
+#include "config/key.hpp"
 
 #include <fmt/core.h>
 

@@ -4,7 +4,6 @@
 #include <cctype>
 
 #include "config/key.hpp"
-#include "config/keys/sections.hpp"
 
 namespace lockstep::config {
 namespace {

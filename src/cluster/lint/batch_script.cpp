@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cluster/lint/slurm_options.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 

@@ -4,7 +4,6 @@
 #include <cctype>
 
 #include "cluster/lint/batch_script.hpp"
-#include "cluster/lint/slurm_options.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cluster/lint/batch_script.hpp"
-#include "cluster/lint/slurm_options.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"

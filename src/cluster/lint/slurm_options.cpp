@@ -1,4 +1,4 @@
-#include "cluster/lint/slurm_options.hpp"
+#include "cluster/lint/batch_script.hpp"
 
 #include <algorithm>
 #include <cctype>

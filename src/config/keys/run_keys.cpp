@@ -1,5 +1,4 @@
 #include "config/key.hpp"
-#include "config/keys/sections.hpp"
 
 namespace lockstep::config {
 namespace {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "data/external/external_labels.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {

@@ -2,14 +2,50 @@
 
 #include <hdf5.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
-#include "data/external/file_contents.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/external/external.hpp"
 
 namespace lockstep::data {
+
+/// A data set of numbers, or of texts, in a file of another program.
+struct StoredSet {
+  std::string name;  ///< without the first slash
+  std::vector<hsize_t> shape;
+  bool floats = false;
+  bool truth = false;  ///< true and false, or other named numbers (an HDF5 enum): may be labels
+  bool texts = false;  ///< strings: may be labels
+};
+
+std::string shape_text(const StoredSet& one);  ///< "/labels [300]"
+std::string list_text(const std::vector<StoredSet>& all);
+
+/// What lies in a file: data sets of numbers, and what cannot be used, with the reason.
+struct FileContents {
+  struct Unusable {
+    std::string name;  ///< without the first slash
+    std::string why;   ///< "/images cannot be opened by HDF5 1.10.8: ..."
+  };
+  std::vector<StoredSet> numbers;
+  std::vector<StoredSet> texts;  ///< which are also among those that cannot be used as numbers
+  std::vector<Unusable> unusable;
+};
+std::string list_text(const FileContents& contents);
+
+/// The caller holds an h5::Session. Reads no values.
+FileContents look_into(hid_t file);
+
+/// Fills in `set` where an object is a data set of numbers; else returns what is wrong with it:
+/// "/labels [300] holds texts".
+std::string describe(hid_t file, const std::string& name, StoredSet& set);
+
+/// The numbers that a data set's attributes _FillValue and missing_value say stand for no data.
+using Missing = std::vector<double>;
+Missing missing_values(hid_t data);
 
 inline constexpr std::size_t most_classes = std::size_t{1} << 20;  ///< that labels may have
 
@@ -32,5 +68,21 @@ bool may_be_one_hot(const StoredSet& set, hsize_t rows);
 
 /// "images /x [100, 16, 16, 3], labels /y [100, 4] (one-hot)".
 std::string sets_text(const ChosenSets& sets);
+
+/// The labels of another program's file.
+struct ExternalLabels {
+  std::vector<std::int32_t> labels;  ///< [rows]
+  std::vector<std::string> texts;    ///< where labels are texts: each once; a label is its place
+  std::size_t classes = 0;           ///< that a row of one-hot labels has; else 0
+};
+
+/// Whether the first rows of a matrix are one-hot. The caller holds an h5::Session.
+bool begins_one_hot(hid_t file, const StoredSet& set);
+
+/// Reads the labels that were chosen: a whole number or a text for each row, true or false, or a
+/// row of numbers of which one is 1 and the others 0 (one-hot). Throws InputError naming file and
+/// row, or the data set where it is not whole (see require_whole). `file`: that of the labels. The
+/// caller holds an h5::Session.
+ExternalLabels read_labels(hid_t file, const ChosenSets& sets);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-#include "data/external/external_labels.hpp"
+#include "data/external/chosen_sets.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "data/external/file_contents.hpp"
+#include "data/external/chosen_sets.hpp"
 
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-#include "data/shard/external_file.hpp"
+#include "data/shard/shard_file.hpp"
 
 #include <fmt/core.h>
 
@@ -6,8 +6,7 @@
 #include <fstream>
 
 #include "data/chunked/stored_images.hpp"
-#include "data/external/external_labels.hpp"
-#include "data/shard/float_levels.hpp"
+#include "data/external/chosen_sets.hpp"
 #include "data/shard/rows.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/h5.hpp"

@@ -1,4 +1,4 @@
-#include "data/shard/float_levels.hpp"
+#include "data/shard/shard_file.hpp"
 
 #include <fmt/core.h>
 

@@ -3,16 +3,20 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/chunked/block_cache.hpp"
+#include "data/chunked/pixel_form.hpp"
 #include "data/shard/rows.hpp"
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/data_set_info.hpp"
+#include "lockstep/data/external/external.hpp"
 
 namespace lockstep::data {
 
@@ -60,5 +64,57 @@ bool lies_in_one_piece(h5::Id images, std::uint64_t& offset);
 /// Reads everything but the pixels; `cache` keeps blocks of these. Throws InputError naming the
 /// file and what is wrong with it.
 ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache);
+
+/// The files of a data set, sorted: `path` itself, the *.h5 in a folder, or those that match a
+/// pattern. Throws InputError naming `path` when there are none, or when a folder lacks one of the
+/// shards that the names of others count (train-00000-of-00002.h5). A pattern may leave some out,
+/// and pack did if a skipped.txt is next to the folder.
+std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path);
+
+/// "of the 2 shards that their names count, 1 is here: ..."; empty when none is missing.
+std::string say_missing_parts(std::span<const std::filesystem::path> files);
+
+/// Checks that all files agree on normalisation, shape, class names and the names of their data
+/// sets. Throws InputError naming both files and what differs.
+void check_agreement(const ShardFile& first, const ShardFile& other);
+
+/// A file that is there twice, under two names, would count twice. Throws InputError naming both.
+void require_new(const ShardFile& file, std::span<const ShardFile> before);
+
+/// Where the labels of other programs' files are texts, makes them places in `info.classes`. These
+/// are the names that the files list, else those of the training set (spec.like), else all texts in
+/// the order of their bytes. Returns whether it sorted them so. `labels`: of all rows, in the order
+/// of the files. Throws InputError naming file and row.
+bool number_texts(std::span<const ShardFile> files, const ExternalSpec& spec, DataSetInfo& info,
+                  std::span<std::int32_t> labels);
+
+/// Rows of floats, to be looked at: `block_rows` at a time.
+struct FloatRows {
+  const std::filesystem::path& path;
+  const PixelForm& form;
+  std::size_t rows = 0, block_rows = 1;
+  /// The numbers of the block that holds this row, as stored.
+  std::function<void(std::size_t row, std::vector<std::uint8_t>& numbers)> read;
+};
+
+struct JudgedLevels {
+  Levels levels;
+  std::string doubt;  ///< what rounding loses, where that is worth a warning
+};
+
+/// Chooses the range that becomes 256 levels (0 to 1 or 0 to 255), unless it is `given`, by up to
+/// 128 rows (or their chunks), spread over the file; large rows are fewer, at least 8. Throws
+/// InputError naming the file: where the numbers are in no such range, are not finite, or would
+/// change by more than 3 % of a channel's deviation (root mean square) when they are rounded. More
+/// than 1 % is doubtful, and so is one level that takes most of a channel's numbers, which differ.
+JudgedLevels judge_levels(const FloatRows& rows, const std::optional<Levels>& given);
+
+/// Opens an HDF5 file that is not a shard: finds its images and labels, and how they become pixels.
+/// Its classes are those that a data set `classes` names, or not known yet. Mean and deviation are
+/// not known yet. Labels are 0 or above, or places in `label_texts`. `levels`: those of the data
+/// set's first file; none: take spec.range, or judge by some of the file's rows. Throws InputError
+/// naming the file, what was looked for and what there is.
+ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
+                        const std::optional<Levels>& levels, BlockCache& cache);
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-#include "data/shard/shard_list.hpp"
+#include "data/shard/shard_file.hpp"
 
 #include <glob.h>
 

@@ -1,4 +1,4 @@
-#include "model/formats/deduce.hpp"
+#include "model/formats/readers.hpp"
 
 #include <algorithm>
 #include <array>

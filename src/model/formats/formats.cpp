@@ -10,13 +10,11 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "model/formats/deduce.hpp"
-#include "model/formats/npz.hpp"
+#include "model/description.hpp"
 #include "model/formats/onnx/onnx.hpp"
-#include "model/formats/safetensors.hpp"
+#include "model/formats/readers.hpp"
 #include "model/formats/stored_tensor.hpp"
 #include "model/formats/torch/pth.hpp"
-#include "model/description.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -3,7 +3,7 @@
 //   2 or 4    bytes of the header (4 from version 2 on)
 //   header    {'descr': '<f4', 'fortran_order': False, 'shape': (64, 3, 7, 7), }, then spaces
 //   the rest  values
-#include "model/formats/npz.hpp"
+#include "model/formats/readers.hpp"
 
 #include <cstring>
 

@@ -2,7 +2,7 @@
 //   8 bytes   N, little-endian
 //   N bytes   JSON: {"__metadata__": {name: text}, NAME: {"dtype", "shape", "data_offsets"}, ...}
 //   the rest  values; a tensor's offsets [begin, end) count from here
-#include "model/formats/safetensors.hpp"
+#include "model/formats/readers.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -6,12 +6,11 @@
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/measure.hpp"
-#include "ports/cuda/plan/memory_fit.hpp"
+#include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/program.hpp"
-#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
 namespace {

@@ -10,7 +10,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "ports/tcp/meeting/card_keeper.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/meeting/meet.hpp"
 #include "ports/tcp/wire.hpp"

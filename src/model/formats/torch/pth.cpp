@@ -15,7 +15,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/wire.hpp"
-#include "model/formats/npz.hpp"
+#include "model/formats/readers.hpp"
 #include "model/formats/zip.hpp"
 
 namespace lockstep::model {

@@ -1,4 +1,4 @@
-#include "ports/cuda/plan/cost.hpp"
+#include "ports/cuda/plan/plan.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "ports/cuda/plan/memory_fit.hpp"
+#include "ports/cuda/plan/plan.hpp"
 
 #include <fmt/core.h>
 

@@ -5,7 +5,6 @@
 #include "lockstep/backend/placement.hpp"
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/plan/fusion.hpp"
-#include "ports/cuda/plan/memory_fit.hpp"
 
 namespace lockstep::cuda {
 

@@ -4,14 +4,63 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/backend/lifetimes.hpp"
+#include "lockstep/backend/preflight.hpp"
 #include "lockstep/backend/program.hpp"
+#include "lockstep/backend/rates.hpp"
+#include "lockstep/nn/network.hpp"
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/plan/engines/conv_engines.hpp"
 #include "ports/cuda/plan/fusion.hpp"
-#include "ports/cuda/plan/lifetimes.hpp"
 
 namespace lockstep::cuda {
+
+/// The alignment of all buffers in a program's block, in bytes: what cudaMalloc gives and cuDNN
+/// prefers.
+constexpr std::size_t block_alignment = 256;
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + block_alignment - 1) / block_alignment * block_alignment;
+}
+
+/// A buffer of a program, and what its life follows from.
+struct BufferRequest {
+  std::size_t bytes = 0;
+  std::size_t unit = 0;          ///< whose forward makes it, or whose backward
+  bool of_backward = false;      ///< its backward does
+  std::size_t last_forward = 0;  ///< the last unit whose forward uses it
+  /// The unit whose backward uses it last; nothing: only forward uses it.
+  std::optional<std::size_t> last_backward = {};
+  bool repeated = false;  ///< made again when its unit runs forward again
+  bool always = false;    ///< each slot keeps it all the time: what passes a boundary
+};
+
+/// The units at the network's cut points whose values can be kept, in order. `applied`: by unit,
+/// the batch norms whose readers read what is before them.
+std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector<Unit>& units,
+                                   const std::vector<bool>& applied);
+
+/// Which buffer is in use when. The parts of forward are units.
+class Lifetimes final : public backend::Lifetimes {
+ public:
+  /// `units` and `requests` must outlive it. `applied`: as for cut_units().
+  Lifetimes(const nn::Network& network, const std::vector<Unit>& units,
+            const std::vector<BufferRequest>& requests, const std::vector<bool>& applied,
+            bool training);
+  /// True for units that backward runs forward again: those of a span that is made again whose
+  /// values, or what else they make, backward reads or another such unit does. The unit that ends
+  /// the span is kept.
+  bool made_again(std::size_t unit) const override { return again_at(unit) > 0; }
+
+ private:
+  std::size_t span_of(std::size_t unit) const override { return span_with(unit, unit); }
+  std::vector<bool> needed_again(std::size_t begin, std::size_t end) const override;
+  std::vector<backend::PlannedBuffer> requested() const override;
+  backend::Lives lives(const BufferRequest& request) const;
+
+  const std::vector<Unit>& units_;
+  const std::vector<BufferRequest>& requests_;
+};
 
 /// The number of a place in a program's block of memory; ProgramPlan::offset() says where it is.
 using Place = std::size_t;
@@ -108,5 +157,29 @@ ProgramPlan plan_program(const nn::Network& network, const backend::ProgramSpec&
 /// The precision that multiplies the pooled features. The head's values stay 32-bit; only fp32
 /// keeps all digits in its products, which without tensor cores take four times as long.
 backend::Precision head_precision(backend::Precision precision);
+
+/// The tape's steps in order, with the program's names, and in training the update: the least that
+/// each step does, and how long that takes at these rates.
+std::vector<backend::StepFloor> floors(const nn::Network& network, const ProgramPlan& plan,
+                                       const std::optional<backend::GpuRates>& rates);
+
+/// Bytes that a program and its parameters take on the device.
+backend::PreflightMemory memory_of(const nn::Network& network, const backend::ProgramSpec& spec,
+                                   const ProgramPlan& plan);
+
+/// True when this much memory, out of `bytes`, leaves room for what is added in the first step: the
+/// code of cuDNN's kernels, NCCL's connections.
+bool fits_into(const backend::PreflightMemory& memory, double bytes);
+
+/// The largest micro-batch whose program has fast plans and fits into `bytes`; 0 if there is none.
+/// Exact to one part in 16, because planning every size in between would take minutes. The search
+/// starts at spec.batch.
+std::size_t largest_batch(const nn::Network& network, const backend::ProgramSpec& spec,
+                          ConvPlanner& planner, double bytes);
+
+/// Throws InputError when a program and its parameters do not fit into the `free` of the device's
+/// `total` bytes, naming the memory needed and the largest batch that fits.
+void require_fit(const nn::Network& network, const backend::ProgramSpec& spec, ConvPlanner& planner,
+                 std::size_t free, std::size_t total);
 
 }  // namespace lockstep::cuda

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/fusion.hpp"
-#include "ports/cuda/plan/memory_fit.hpp"
+#include "ports/cuda/plan/plan.hpp"
 
 namespace lockstep::backend {
 
