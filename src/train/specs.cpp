@@ -150,6 +150,7 @@ model::Description describe_by_config(const model::CheckpointHeader& header,
                                       const std::filesystem::path& path) {
   config::Config config;
   config::apply_toml(config, header.config, path.string());
+  config.freeze = nn::Freeze::none;
   return {make_network(config, header.input), header.input, preparation(config, header.input)};
 }
 
@@ -162,7 +163,7 @@ nn::Network make_network(const config::Config& config, const data::DataSetInfo& 
   spec.width = data.width;
   spec.shortcut = config.model_options.shortcut;
   spec.zero_init_residual = config.model_options.zero_init_residual;
-  return nn::resnet(spec);
+  return nn::with_frozen(nn::resnet(spec), config.freeze);
 }
 
 backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
@@ -254,14 +255,9 @@ bool continues_alone(const config::Config& config, int replicas, const comm::Nod
 
 reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::Network& network) {
   return reduce::saved_bytes(
-      exchange_of(config), nn::numbers(trained_part(config, network)), config.optim.ema > 0,
+      exchange_of(config), nn::numbers(nn::trained_part(network)), config.optim.ema > 0,
       optim::has_second_moments(make_formula(config.optim)),
       {.outer_momentum = config.sync.outer_momentum}, {.late = config.sync.gossip_late});
-}
-
-nn::Network trained_part(const config::Config& config, const nn::Network& network) {
-  const auto last = nn::last_frozen(network, config.freeze);
-  return last ? nn::split_frozen(network, *last).trained : network;
 }
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
@@ -277,7 +273,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.gossip.late = config.sync.gossip_late;
   spec.formula = make_formula(config.optim);
-  const nn::Network trained = trained_part(config, spec.network);
+  const nn::Network trained = nn::trained_part(spec.network);
   spec.program.update_bytes = backend::update_bytes(trained, spec.formula);
   spec.program.exchange_bytes = reduce::exchange_bytes(
       spec.exchange, nn::numbers(trained), static_cast<std::size_t>(replicas),

@@ -50,12 +50,9 @@ data::AugmentSpec evaluation_augment(const config::Config& config, const data::D
 model::Description describe_by_config(const model::CheckpointHeader& header,
                                       const std::filesystem::path& path);
 
-/// The network that the configuration names, for images of this data set.
+/// The network that the configuration names, for images of this data set, with the layers frozen
+/// that it freezes. Throws InputError when the network has no such layer.
 nn::Network make_network(const config::Config& config, const data::DataSetInfo& data);
-
-/// The part of it whose weights a training with this configuration changes: all, or what follows
-/// the frozen layers. Throws InputError when the network has no such layer.
-nn::Network trained_part(const config::Config& config, const nn::Network& network);
 
 /// The file that keeps what tune measures.
 std::string plan_file(const config::Config& config);

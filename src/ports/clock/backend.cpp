@@ -22,20 +22,20 @@ class ClockBackend final : public backend::Backend {
   device::Device& device() override { return device_; }
   backend::Vectors& vectors() override { return vectors_; }
 
-  std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision,
-                                                       backend::Keeps) override {
+  std::unique_ptr<backend::Parameters> make_part_parameters(const nn::Network& network,
+                                                            backend::Precision precision,
+                                                            backend::Keeps) override {
     return std::make_unique<ClockParameters>(network,
                                              time_tape(network, 1, precision, pace_).update_ms);
   }
-  std::unique_ptr<backend::Program> compile(const nn::Network& network,
-                                            const backend::ProgramSpec& spec,
-                                            backend::Parameters&) override {
+  std::unique_ptr<backend::Program> compile_part(const nn::Network& network,
+                                                 const backend::ProgramSpec& spec,
+                                                 backend::Parameters&) override {
     return std::make_unique<ClockProgram>(
         network, spec, time_tape(network, spec.batch, spec.precision, pace_), device_.compute());
   }
   std::vector<double> norms(const backend::Parameters& parameters, backend::Part) override {
-    return std::vector<double>(parameters.layout().slices.size());
+    return std::vector<double>(parameters.arena().slices.size());
   }
   void clip_gradients(backend::Parameters&, float) override {}
   void update(backend::Parameters& parameters, const optim::UpdateRule&, const optim::StepScalars&,

@@ -54,12 +54,12 @@ float* ClockParameters::device_pointer(backend::Part part) {
   return memory_[static_cast<std::size_t>(part)].data();
 }
 
-void ClockParameters::import_slice(backend::Part, std::size_t slice, std::span<const float> plain) {
+void ClockParameters::import_own(backend::Part, std::size_t slice, std::span<const float> plain) {
   const nn::Tensor& tensor = layout_.slices.at(slice).tensor;
   check(plain.size() == tensor.count(), tensor.name + ": wrong size on import");
 }
 
-void ClockParameters::export_slice(backend::Part, std::size_t slice, std::span<float> plain) const {
+void ClockParameters::export_own(backend::Part, std::size_t slice, std::span<float> plain) const {
   const nn::Tensor& tensor = layout_.slices.at(slice).tensor;
   check(plain.size() == tensor.count(), tensor.name + ": wrong size on export");
   std::fill(plain.begin(), plain.end(), 0.f);

@@ -28,15 +28,15 @@ class ClockParameters final : public backend::Parameters {
  public:
   /// `update_ms`: of all learned slices.
   ClockParameters(const nn::Network& network, double update_ms);
-  const nn::ArenaLayout& layout() const override { return layout_; }
+  const nn::ArenaLayout& arena() const override { return layout_; }
   float* device_pointer(backend::Part part) override;
-  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
-  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void import_own(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_own(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override { has_average_ = true; }
   bool has_average() const override { return has_average_; }
   void start_second_moments() override { has_second_moments_ = true; }
   bool has_second_moments() const override { return has_second_moments_; }
-  std::uint32_t hash() const override { return 0; }
+  std::uint32_t own_hash() const override { return 0; }
 
   double update_ms(std::size_t first, std::size_t last) const;  ///< of slices [first, last)
 

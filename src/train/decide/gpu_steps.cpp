@@ -85,7 +85,7 @@ GpuStepsSetting gpu_steps_setting(const config::Config& config, const nn::Networ
           .precision = config.precision,
           .deterministic = config.deterministic,
           .steps_differ = !config::why_steps_differ(config, replicas).empty(),
-          .trains_norms = has_norms(trained_part(config, network))};
+          .trains_norms = has_norms(nn::trained_part(network))};
 }
 
 GpuSteps decide_gpu_steps(const StartSetting& setting) {

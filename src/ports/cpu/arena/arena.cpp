@@ -46,8 +46,8 @@ void each_part(std::size_t floats, Team& team, const Work& work) {
 
 std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
                             const Slices& which, Team& team) {
-  const std::vector<SlicePart> pieces = cut(parameters.layout(), which);
-  std::vector<double> of_piece(pieces.size()), of_slice(parameters.layout().slices.size());
+  const std::vector<SlicePart> pieces = cut(parameters.arena(), which);
+  std::vector<double> of_piece(pieces.size()), of_slice(parameters.arena().slices.size());
   team.run([&](std::size_t lane) {
     const std::size_t lanes = team.lanes(), end = pieces.size() * (lane + 1) / lanes;
     for (std::size_t p = pieces.size() * lane / lanes; p < end; ++p)
@@ -60,13 +60,13 @@ std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
 std::vector<double> norms(const CpuParameters& parameters, backend::Part part, Team& team) {
   check(part != backend::Part::average || parameters.has_average(), "no average is kept");
   std::vector<double> found =
-      squares(parameters, part, {0, parameters.layout().slices.size()}, team);
+      squares(parameters, part, {0, parameters.arena().slices.size()}, team);
   for (double& norm : found) norm = std::sqrt(norm);
   return found;
 }
 
 void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
-  const nn::ArenaLayout& layout = parameters.layout();
+  const nn::ArenaLayout& layout = parameters.arena();
   double sum = 0;
   for (const double slice :
        squares(parameters, backend::Part::gradients, {0, layout.learned_slices}, team))
@@ -81,7 +81,7 @@ void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
 
 void update_average(CpuParameters& parameters, float share, Team& team) {
   check(parameters.has_average(), "no average is kept");
-  each_part(parameters.layout().size, team, [&](std::size_t first, std::size_t count) {
+  each_part(parameters.arena().size, team, [&](std::size_t first, std::size_t count) {
     float_kernels().average(share, count, parameters.at(backend::Part::weights, first),
                             parameters.at(backend::Part::average, first));
   });
@@ -90,7 +90,7 @@ void update_average(CpuParameters& parameters, float share, Team& team) {
 void swap_average(CpuParameters& parameters, Team& team) {
   check(parameters.has_average(), "no average is kept");
   parameters.weights_changed();
-  each_part(parameters.layout().size, team, [&](std::size_t first, std::size_t count) {
+  each_part(parameters.arena().size, team, [&](std::size_t first, std::size_t count) {
     float* weights = parameters.at(backend::Part::weights, first);
     std::swap_ranges(weights, weights + count, parameters.at(backend::Part::average, first));
   });

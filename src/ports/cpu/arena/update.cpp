@@ -36,7 +36,7 @@ float trusted(const Task& task, std::size_t slice, float ratio) {
 /// Calls work(slice, first, count) for each lane's part of each slice.
 template <class Work>
 void each_part_of_slices(const Task& task, const Work& work) {
-  const std::vector<nn::Slice>& slices = task.parameters.layout().slices;
+  const std::vector<nn::Slice>& slices = task.parameters.arena().slices;
   task.team.run([&](std::size_t lane) {
     for (std::size_t s = task.which.first; s < task.which.last; ++s) {
       const std::size_t vectors = (slices[s].size + 15) / 16, lanes = task.team.lanes();
@@ -136,7 +136,7 @@ void apply(const optim::Muon& muon, const Task& task) {
   FilterSteps filters;
   for (std::size_t s = task.which.first; s < task.which.last; ++s) {
     if (task.rule.adaptive.at(s) == 0) continue;
-    const std::size_t outputs = task.parameters.layout().slices[s].tensor.shape.front();
+    const std::size_t outputs = task.parameters.arena().slices[s].tensor.shape.front();
     filters.push_back({.slice = s,
                        .begin = optim::muon_begin(std::sqrt(directions[s])),
                        .keep = optim::muon_keep(outputs, std::sqrt(weights[s])),
@@ -149,7 +149,7 @@ void apply(const optim::Muon& muon, const Task& task) {
 
 void update(CpuParameters& parameters, const optim::UpdateRule& rule,
             const optim::StepScalars& scalars, const Slices& which, Team& team) {
-  check(which.last <= parameters.layout().learned_slices,
+  check(which.last <= parameters.arena().learned_slices,
         "only learned slices are updated by gradients");
   parameters.weights_changed();
   const Task task{parameters, rule, scalars, which, team};
