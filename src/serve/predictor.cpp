@@ -98,7 +98,7 @@ struct Predictor::Begun {
   }
 };
 
-Predictor::Predictor(const PredictorSpec& spec, backend::Classifier& model, device::Device& device,
+Predictor::Predictor(const PredictorSpec& spec, infer::Classifier& model, device::Device& device,
                      const InputRows& rows)
     : spec_(spec), model_(model), device_(device), rows_(rows) {}
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 
-#include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/device/device.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "lockstep/serve/input_rows.hpp"
 #include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
@@ -28,7 +28,7 @@ struct PredictorSpec {
 /// **Thread safety:** none; one thread uses it.
 class Predictor {
  public:
-  Predictor(const PredictorSpec& spec, backend::Classifier& model, device::Device& device,
+  Predictor(const PredictorSpec& spec, infer::Classifier& model, device::Device& device,
             const InputRows& rows);
   ~Predictor();
   /// Begins to read the piece's rows.
@@ -43,7 +43,7 @@ class Predictor {
   struct Begun;
   void take(const data::Batch& batch, const Begun& piece, Predictions& result);
   PredictorSpec spec_;
-  backend::Classifier& model_;
+  infer::Classifier& model_;
   device::Device& device_;
   const InputRows& rows_;
   std::deque<std::unique_ptr<Begun>> begun_;

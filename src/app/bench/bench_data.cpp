@@ -20,6 +20,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/data/augment/normalise.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -180,7 +181,8 @@ Json measure(const DataBenchOptions& options) {
   if (options.config.data.read == config::ReadBy::mmap) rows.map();
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
   data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
-  if (options.validation) how = train::evaluation_augment(options.config, input, rows.info());
+  if (options.validation)
+    how = model::evaluation_augment(infer::preparation(options.config, input), input, rows.info());
   input = data::delivered(rows.info(), how, options.path);
   const std::size_t workers =
       options.workers > 0 ? options.workers : std::max(1u, std::thread::hardware_concurrency());

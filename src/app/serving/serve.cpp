@@ -17,6 +17,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/grpc.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/serve/service/serving.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -43,7 +44,7 @@ struct ServeOptions {
             "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth, .npz or .onnx file, or the "
             "folder of a run: its best.h5, or its newest; the name is the one in requests' paths. "
             "After NAME= " +
-                std::string(several_help))
+                std::string(infer::several_help))
         .required();
     add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
     add_count(app, "--grpc-port", spec.grpc_port, {0, 65535},
@@ -104,23 +105,25 @@ bool is_model_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-serve::ModelFile read_model(const ModelWords& words, const serve::ModelSource::Files& files,
+serve::ModelFile read_model(const infer::ModelWords& words, const serve::ModelSource::Files& files,
                             const ServeOptions& options) {
-  MemberModels members = read_members(words, std::vector<std::string>(files.begin(), files.end()),
-                                      {.average = options.ema, .precision = options.precision});
-  require_normalised(members);
-  serve::ModelFile file{
-      .members = {}, .arrangement = members.arrangement, .input = input_of(members, nullptr)};
-  for (MemberModel& member : members.all) {
+  infer::MemberModels members =
+      infer::read_members(words, std::vector<std::string>(files.begin(), files.end()),
+                          {.average = options.ema, .precision = options.precision});
+  infer::require_normalised(members);
+  serve::ModelFile file{.members = {},
+                        .arrangement = members.arrangement,
+                        .input = infer::input_of(members, nullptr)};
+  for (infer::MemberModel& member : members.all) {
     const backend::ProgramSpec program =
-        train::make_program_spec(member.config, member.model.about.input, options.batch);
+        infer::make_program_spec(member.config, member.model.about.input, options.batch);
     file.members.push_back({member.name, std::move(member.model), program});
   }
   return file;
 }
 
 /// The name of a model that was given none.
-std::string usual_name(const ModelWords& words) {
+std::string usual_name(const infer::ModelWords& words) {
   require(!words.is_several(),
           fmt::format("{0}: a model of several files needs a name: NAME={0}", words.text()));
   const std::filesystem::path path = words.files.front();
@@ -135,8 +138,8 @@ serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOption
   const std::size_t equals = text.find('=');
   const std::string given = equals == text.npos ? "" : text.substr(0, equals);
   const bool named = is_model_name(given);
-  const ModelWords words = take_model(named ? text.substr(equals + 1) : text, rest);
-  require_fitted(words);
+  const infer::ModelWords words = infer::take_model(named ? text.substr(equals + 1) : text, rest);
+  infer::require_fitted(words);
   const std::string name = named ? given : usual_name(words);
   require(is_model_name(name),
           fmt::format("{}: cannot be the name of a model: give NAME={}", name, words.text()));

@@ -13,6 +13,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/specs.hpp"
@@ -290,7 +291,7 @@ void RunLoop::save(KeptAs as) {
   model::CheckpointHeader header;
   header.progress = progress_;
   header.network = model::network_text(trainer_.network());
-  header.preparation = preparation(config_, data_.input());
+  header.preparation = infer::preparation(config_, data_.input());
   header.backend = backend_.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(spec_.grid.ranks());

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/placement.hpp"
 #include "ports/cpu/runner.hpp"
 
 namespace lockstep::cpu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/backend/inference/classifier.hpp"
+#include "lockstep/backend/logits.hpp"
 
 namespace lockstep::cpu {
 

@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/device/device.hpp"
+#include "lockstep/infer/classifier.hpp"
 
-namespace lockstep::backend {
+namespace lockstep::infer {
 
 /// Programs of one network, for several numbers of rows, that give each row the same bits. It takes
 /// batches of any number of rows.
@@ -23,8 +23,8 @@ class Ladder final : public Classifier {
  public:
   /// The references must outlive it. `program.batch`: the largest number of rows; the others are
   /// its halves.
-  Ladder(Backend& backend, const nn::Network& network, const ProgramSpec& program,
-         Parameters& parameters);
+  Ladder(backend::Backend& backend, const nn::Network& network, const backend::ProgramSpec& program,
+         backend::Parameters& parameters);
   /// Compiles a size, or runs a batch that compares it: a piece of the preparation, between which
   /// other networks may compute. True once nothing is left. Throws Error where no size agrees.
   bool prepare();
@@ -35,7 +35,7 @@ class Ladder final : public Classifier {
 
   /// Cuts the rows into sizes that take the least time, as the preparation has measured them.
   void run(const data::Batch& batch) override;
-  Metrics take_metrics() override;
+  backend::Metrics take_metrics() override;
   std::span<const float> logits(std::size_t row) override;
 
  private:
@@ -60,7 +60,7 @@ class Ladder final : public Classifier {
   std::map<std::size_t, double> seconds_;  ///< that a batch of each size takes
   std::vector<std::size_t> next_size_;     ///< [largest + 1]: the size to run when N rows are left
   std::vector<float> logits_;              ///< [rows, classes]
-  Metrics metrics_;
+  backend::Metrics metrics_;
 };
 
-}  // namespace lockstep::backend
+}  // namespace lockstep::infer

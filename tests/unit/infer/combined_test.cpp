@@ -1,5 +1,5 @@
 // Networks that answer as one: ensembles and cascades, whose rows are those of their members.
-#include "lockstep/backend/inference/combined.hpp"
+#include "lockstep/infer/combined.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -9,15 +9,15 @@
 #include <numeric>
 #include <set>
 
-#include "lockstep/backend/inference/gated.hpp"
-#include "lockstep/backend/inference/inference.hpp"
-#include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/infer/classifier.hpp"
+#include "lockstep/infer/ladder.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 
 namespace {

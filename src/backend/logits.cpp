@@ -1,4 +1,4 @@
-#include "lockstep/backend/inference/classifier.hpp"
+#include "lockstep/backend/logits.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -30,35 +30,6 @@ std::size_t rank_of_label(std::span<const float> logits, std::int32_t label) {
 
 }  // namespace
 
-MemberFigures& MemberFigures::operator+=(const MemberFigures& more) {
-  runs += more.runs;
-  rows += more.rows;
-  seconds += more.seconds;
-  return *this;
-}
-
-void add_figures(std::vector<MemberFigures>& sum, const std::vector<MemberFigures>& more) {
-  for (const MemberFigures& one : more) {
-    const auto known = std::ranges::find(sum, one.name, &MemberFigures::name);
-    if (known == sum.end())
-      sum.push_back(one);
-    else
-      *known += one;
-  }
-}
-
-std::vector<double> Classifier::probabilities(std::size_t row) {
-  const std::span<const float> from = logits(row);
-  const Exponentials of = exponentials(from);
-  std::vector<double> shares;
-  for (const double logit : from) shares.push_back(std::exp(logit - of.highest) / of.sum);
-  return shares;
-}
-
-std::size_t Classifier::predicted(std::size_t row, std::size_t label) {
-  return predicted_class(logits(row), label);
-}
-
 std::size_t predicted_class(std::span<const float> logits, std::size_t label) {
   std::size_t best = label;
   for (std::size_t k = 0; k < logits.size(); ++k) {
@@ -72,6 +43,13 @@ std::size_t predicted_class(std::span<const float> logits, std::size_t label) {
 double log_sum(std::span<const float> logits) {
   const Exponentials of = exponentials(logits);
   return of.highest + std::log(of.sum);
+}
+
+std::vector<double> probabilities_of(std::span<const float> logits) {
+  const Exponentials of = exponentials(logits);
+  std::vector<double> shares;
+  for (const double logit : logits) shares.push_back(std::exp(logit - of.highest) / of.sum);
+  return shares;
 }
 
 double top_probability(std::span<const float> logits) { return 1 / exponentials(logits).sum; }

@@ -1,4 +1,4 @@
-#include "lockstep/backend/inference/ladder.hpp"
+#include "lockstep/infer/ladder.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 
-namespace lockstep::backend {
+namespace lockstep::infer {
 namespace {
 
 constexpr std::size_t trial_images = 8;
@@ -44,8 +44,8 @@ const std::uint8_t* pixels_in(const device::PinnedBuffer& buffer) {
 
 }  // namespace
 
-Ladder::Ladder(Backend& backend, const nn::Network& network, const ProgramSpec& program,
-               Parameters& parameters)
+Ladder::Ladder(backend::Backend& backend, const nn::Network& network,
+               const backend::ProgramSpec& program, backend::Parameters& parameters)
     : row_bytes_(network.input.count()),
       classes_(network.classes),
       inference_(backend, network, program, parameters),
@@ -127,10 +127,10 @@ void Ladder::run(const data::Batch& batch) {
     first += rows;
   }
   for (std::size_t row = 0; batch.targets != nullptr && row < batch.rows; ++row)
-    count_row(metrics_, logits(row), batch.targets[row]);
+    backend::count_row(metrics_, logits(row), batch.targets[row]);
 }
 
-Metrics Ladder::take_metrics() { return std::exchange(metrics_, {}); }
+backend::Metrics Ladder::take_metrics() { return std::exchange(metrics_, {}); }
 
 std::span<const float> Ladder::logits(std::size_t row) {
   return std::span(logits_).subspan(row * classes_, classes_);
@@ -146,4 +146,4 @@ void Ladder::compute(const std::uint8_t* images, std::size_t rows, std::size_t r
   inference_.logits(0);  // waits for the device, and keeps all
 }
 
-}  // namespace lockstep::backend
+}  // namespace lockstep::infer

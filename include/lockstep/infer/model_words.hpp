@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/inference/combined.hpp"
+#include "lockstep/infer/combined.hpp"
 
-namespace lockstep::app {
+namespace lockstep::infer {
 
 /// A model as users name it, in one word or several. The words are separate arguments, so that no
 /// file's name can contain them; a file that has such a name is given as ./NAME.
@@ -23,11 +24,14 @@ struct ModelWords {
     std::size_t members = 1;
   };
   std::vector<std::string> files;  ///< as they are given
-  std::vector<backend::Stage> stages;
+  std::vector<Stage> stages;
   std::vector<Arm> arms = {};  ///< of a chain, whose gate the stages are
   bool fits = false;           ///< the first stage's number is `auto`: eval finds it
 
   bool is_several() const { return files.size() > 1; }
+  /// Of each file: 0 for those of the gate, or of a model without arms; else the arm's number,
+  /// from 1.
+  std::vector<std::size_t> parts() const;
   /// The words again; without the first stage, those after its `else`.
   std::string text(bool without_first_stage = false) const;
 };
@@ -45,4 +49,4 @@ inline constexpr const char* several_help =
     "else LARGE by the small one where it is surer than that; GATE CLASS: A CLASS: B else C by the "
     "one that GATE's class names; a file named + is ./+";
 
-}  // namespace lockstep::app
+}  // namespace lockstep::infer

@@ -3,33 +3,34 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 
 namespace {
 
-constexpr std::size_t rows = 5;
+constexpr std::size_t few_rows = 5;
 
 std::unique_ptr<Backend> cpu() { return make_cpu_backend({std::vector<std::vector<int>>(2)}); }
 
 /// Random images for a case's network, with its targets or without.
 struct Rows {
-  Rows(const Case& c, bool labelled) : pixels(rows * c.network.input.count()) {
+  Rows(const Case& c, bool labelled) : pixels(few_rows * c.network.input.count()) {
     for (std::size_t i = 0; i < pixels.size(); ++i)
       pixels[i] = static_cast<std::uint8_t>(draw(1, 0, i, Draw::synth));
     batch.images = pixels.data();
     if (labelled) batch.targets = c.targets.data();
-    batch.rows = batch.capacity = rows;
+    batch.rows = batch.capacity = few_rows;
   }
   data::Batch one(std::size_t row) const {
     data::Batch alone = batch;
-    alone.images += row * (pixels.size() / rows);
+    alone.images += row * (pixels.size() / few_rows);
     alone.rows = alone.capacity = 1;
     return alone;
   }
@@ -52,14 +53,14 @@ TEST_CASE("a batch without targets gives the logits of one with targets, and cou
   const auto precision = GENERATE(Precision::fp32, Precision::bf16);
   if (precision == Precision::bf16 && !has_bf16()) return;
   for (const nn::Network& network : all_sketches()) {
-    const Case c(network, rows, 5);
-    const Compiled compiled(c, rows, cpu(), precision);
+    const Case c(network, few_rows, 5);
+    const Compiled compiled(c, few_rows, cpu(), precision);
     const Rows known(c, true), unknown(c, false);
     Inference inference(*compiled.backend, c.network, compiled.program->spec(),
                         *compiled.parameters);
     const std::vector<float> want = run(inference, known.batch);
-    CHECK(want.size() == rows * c.network.classes);
-    CHECK(inference.take_metrics().rows == rows);
+    CHECK(want.size() == few_rows * c.network.classes);
+    CHECK(inference.take_metrics().rows == few_rows);
     CHECK(run(inference, unknown.batch) == want);
     const Metrics none = inference.take_metrics();
     CHECK((none.rows == 0 && none.loss == 0 && none.top1 == 0 && none.top5 == 0));
@@ -68,22 +69,22 @@ TEST_CASE("a batch without targets gives the logits of one with targets, and cou
 }
 
 TEST_CASE("training on a batch without targets is an error", "[cpu][program]") {
-  const Case c(plain(), rows, 5);
-  const Compiled compiled(c, rows, cpu(), Precision::fp32);
+  const Case c(plain(), few_rows, 5);
+  const Compiled compiled(c, few_rows, cpu(), Precision::fp32);
   CHECK_THROWS_AS(compiled.program->load(Rows(c, false).batch), Error);
   CHECK_NOTHROW(compiled.program->load(Rows(c, true).batch));
 }
 
 TEST_CASE("the loss is minus the logarithm of the label's probability, and top-1 what is predicted",
           "[cpu][evaluation]") {
-  const Case c(bottlenecks(), rows, 5);
-  const Compiled compiled(c, rows, cpu(), Precision::fp32);
+  const Case c(bottlenecks(), few_rows, 5);
+  const Compiled compiled(c, few_rows, cpu(), Precision::fp32);
   const Rows known(c, true);
   Inference inference(*compiled.backend, c.network, compiled.program->spec(), *compiled.parameters);
   inference.run(known.batch);
   double loss = 0;
   std::uint64_t right = 0;
-  for (std::size_t row = 0; row < rows; ++row) {
+  for (std::size_t row = 0; row < few_rows; ++row) {
     const auto label = static_cast<std::size_t>(c.targets[row].label_a);
     const std::vector<double> probabilities = inference.probabilities(row);
     double sum = 0, largest = 0;
@@ -108,8 +109,8 @@ TEST_CASE("the loss is minus the logarithm of the label's probability, and top-1
 
 TEST_CASE("a row whose logits are not numbers is never predicted as its label",
           "[cpu][evaluation]") {
-  const Case c(plain(), rows, 5);
-  const Compiled compiled(c, rows, cpu(), Precision::fp32);
+  const Case c(plain(), few_rows, 5);
+  const Compiled compiled(c, few_rows, cpu(), Precision::fp32);
   const auto& slices = compiled.parameters->layout().slices;
   const std::size_t bad = GENERATE(0u, 2u);
   for (std::size_t s = 0; s < slices.size(); ++s) {
@@ -120,7 +121,7 @@ TEST_CASE("a row whose logits are not numbers is never predicted as its label",
   }
   Inference inference(*compiled.backend, c.network, compiled.program->spec(), *compiled.parameters);
   inference.run(Rows(c, false).batch);
-  for (std::size_t row = 0; row < rows; ++row) {
+  for (std::size_t row = 0; row < few_rows; ++row) {
     CHECK(std::isnan(inference.logits(row)[bad]));
     for (std::size_t label = 0; label < c.network.classes; ++label)
       CHECK(inference.predicted(row, label) != label);
@@ -129,19 +130,19 @@ TEST_CASE("a row whose logits are not numbers is never predicted as its label",
 
 TEST_CASE("batches of several sizes take turns, and each row keeps its logits",
           "[cpu][evaluation]") {
-  const Case c(bottlenecks(), rows, 5);
-  const Compiled compiled(c, rows, cpu(), Precision::fp32);
+  const Case c(bottlenecks(), few_rows, 5);
+  const Compiled compiled(c, few_rows, cpu(), Precision::fp32);
   const Rows known(c, true);
   Inference inference(*compiled.backend, c.network, compiled.program->spec(), *compiled.parameters);
   const std::vector<float> all = run(inference, known.batch);
   std::vector<float> alone;
-  for (std::size_t row = 0; row < rows; ++row) {
+  for (std::size_t row = 0; row < few_rows; ++row) {
     data::Batch one = known.one(row);
     one.targets += row;
     for (const float logit : run(inference, one)) alone.push_back(logit);
   }
   CHECK(distance(alone, {all.begin(), all.end()}) <= 1e-6);
   CHECK(run(inference, known.batch) == all);
-  CHECK(inference.take_metrics().rows == 3 * rows);
+  CHECK(inference.take_metrics().rows == 3 * few_rows);
   CHECK(inference.take_metrics().rows == 0);
 }

@@ -1,5 +1,5 @@
 // The threshold of a cascade, compared with trying them all.
-#include "lockstep/backend/inference/threshold.hpp"
+#include "lockstep/infer/combined.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -13,6 +13,7 @@
 
 using namespace lockstep;
 using namespace lockstep::backend;
+using namespace lockstep::infer;
 
 namespace {
 

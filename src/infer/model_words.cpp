@@ -1,4 +1,4 @@
-#include "app/trained/model_words.hpp"
+#include "lockstep/infer/model_words.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
-namespace lockstep::app {
+namespace lockstep::infer {
 namespace {
 
 constexpr const char *plus_word = "+", *above_word = "above", *else_word = "else",
@@ -68,6 +68,15 @@ class WordReader {
 };
 
 }  // namespace
+
+std::vector<std::size_t> ModelWords::parts() const {
+  std::vector<std::size_t> parts(files.size(), 0);
+  std::size_t of_arms = 0;
+  for (const Arm& arm : arms) of_arms += arm.members;
+  for (std::size_t arm = 0, at = parts.size() - of_arms; arm < arms.size(); ++arm)
+    for (std::size_t m = 0; m < arms[arm].members; ++m) parts[at++] = arm + 1;
+  return parts;
+}
 
 std::string ModelWords::text(bool without_first_stage) const {
   std::string words;
@@ -148,4 +157,4 @@ void require_fitted(const ModelWords& words) {
           fmt::format("{}: only eval finds the number: it prints the model with it", words.text()));
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::infer
