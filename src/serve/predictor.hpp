@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "lockstep/device/device.hpp"
 #include "lockstep/infer/classifier.hpp"
@@ -48,5 +50,12 @@ class Predictor {
   const InputRows& rows_;
   std::deque<std::unique_ptr<Begun>> begun_;
 };
+
+/// The `top` classes with the largest values, of equal ones the first. REQUIRES: all are numbers,
+/// and there are as many.
+std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t top);
+
+/// The softmax of the logits, computed in double.
+std::vector<float> probabilities_of(std::span<const float> logits);
 
 }  // namespace lockstep::serve

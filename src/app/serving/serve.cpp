@@ -1,21 +1,26 @@
 #include <sys/resource.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include "app/cli/count_option.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
-#include "app/serving/secret_files.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/grpc.hpp"
+#include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/serve/service/serving.hpp"
@@ -25,6 +30,63 @@
 
 namespace lockstep::app {
 namespace {
+
+enum class For { owner, all };
+
+/// A small file's text.
+std::string read_secret(const std::filesystem::path& path, For whom) {
+  constexpr std::size_t longest = 1 << 20;
+  const auto file = open_regular(path);
+  require(bool{file}, fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  struct stat facts = {};
+  check(::fstat(file.get(), &facts) == 0, "fstat of an open file");
+  if (whom == For::owner) {
+    require(facts.st_uid == ::geteuid(), fmt::format("{}: belongs to another user", path.string()));
+    require((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0,
+            fmt::format("{0}: is not for its owner alone: chmod 600 {0}", path.string()));
+  }
+  std::string text(longest + 1, '\0');
+  text.resize(read_all(file.get(), text.data(), text.size()));
+  require(text.size() > longest || errno == 0,
+          fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  require(text.size() <= longest,
+          fmt::format("{}: is larger than {} bytes", path.string(), std::size_t{longest}));
+  return text;
+}
+
+std::string read_pem(const std::filesystem::path& path, const char* what, For whom) {
+  std::string text = read_secret(path, whom);
+  const std::size_t begins = text.find("-----BEGIN ");
+  require(
+      begins != text.npos && text.find(what, begins) != text.npos && text.find('\0') == text.npos,
+      fmt::format("{}: holds no {} in the form PEM", path.string(), what));
+  return text;
+}
+
+/// The secret in a file's first line. Throws InputError naming the file when others than its owner
+/// may read it or may write to it, when it is not this user's, or holds fewer than 16 letters.
+std::string read_token(const std::filesystem::path& path) {
+  constexpr std::size_t shortest = 16;
+  std::string token = read_secret(path, For::owner);
+  token.resize(std::min(token.find_first_of("\r\n"), token.size()));
+  const bool printable =
+      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
+  require(token.size() >= shortest && printable,
+          fmt::format("{}: its first line is not a token of at least {} letters without blanks",
+                      path.string(), shortest));
+  return token;
+}
+
+/// A certificate, with those that signed it, and its private key, in two PEM files. Throws
+/// InputError naming the file when others than its owner may use the key's, when it is not this
+/// user's, or one holds no PEM; naming both when they cannot be used together.
+HttpTls read_tls(const std::filesystem::path& certificate, const std::filesystem::path& key) {
+  HttpTls tls{.certificate = read_pem(certificate, "CERTIFICATE", For::all),
+              .key = read_pem(key, "PRIVATE KEY", For::owner),
+              .files = fmt::format("{} and {}", certificate.string(), key.string())};
+  require_usable(tls);
+  return tls;
+}
 
 std::atomic<bool> g_reload{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch such flags");

@@ -37,7 +37,11 @@ struct ModelFigures {
   static constexpr std::array<double, 12> bounds_s = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
                                                       0.1,   0.2,   0.5,   1,    2,    5};
   std::array<std::uint64_t, bounds_s.size()> within = {};
-  void add_success(double took_s);
+  void add_success(double took_s) {
+    success.add(took_s);
+    for (std::size_t k = 0; k < bounds_s.size(); ++k)
+      if (took_s <= bounds_s[k]) ++within[k];
+  }
 };
 
 /// Figures that several threads add to.

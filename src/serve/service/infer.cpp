@@ -8,7 +8,7 @@
 
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "serve/likeliest.hpp"
+#include "serve/predictor.hpp"
 #include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_response.hpp"
 #include "serve/protocol/request_error.hpp"

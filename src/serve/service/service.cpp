@@ -11,7 +11,6 @@
 #include "serve/protocol/openapi.hpp"
 #include "serve/protocol/request_error.hpp"
 #include "serve/service/documents.hpp"
-#include "serve/service/page.hpp"
 
 namespace lockstep::serve {
 namespace {

@@ -11,10 +11,6 @@
 
 #include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/specs.hpp"
-#include "train/decide/memory_limit.hpp"
-#include "train/decide/norm_values.hpp"
-#include "train/decide/reduction.hpp"
-#include "train/decide/winograd_choice.hpp"
 
 namespace lockstep::train {
 

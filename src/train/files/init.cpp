@@ -1,4 +1,4 @@
-#include "train/files/init.hpp"
+#include "train/files/resume.hpp"
 
 #include <algorithm>
 

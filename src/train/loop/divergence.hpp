@@ -8,15 +8,10 @@
 
 namespace lockstep::train {
 
-/// Training has left the numbers: all ranks find it in the same step.
-class Divergence : public Error {
- public:
-  explicit Divergence(const std::string& what) : Error(what, Ending::diverged) {}
-};
-
-/// Throws Divergence when `condition` does not hold.
+/// Throws Error when `condition` does not hold: training has left the numbers. All ranks find it in
+/// the same step.
 inline void require_converging(bool condition, std::string_view what) {
-  if (!condition) throw Divergence(std::string(what));
+  if (!condition) throw Error(std::string(what), Ending::diverged);
 }
 
 /// What a loss is that is not finite.

@@ -17,7 +17,7 @@
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/specs.hpp"
-#include "train/ending/launcher_patience.hpp"
+#include "train/ending/stop_policy.hpp"
 #include "train/loop/divergence.hpp"
 
 namespace lockstep::train {
@@ -126,7 +126,7 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
                           const LaunchedStep& step) {
   const double loss = totals.loss / totals.rows;
   if (!std::isfinite(loss) && !report.skipped())
-    throw Divergence(diverged_at(loss, progress_, files_));
+    throw Error(diverged_at(loss, progress_, files_), Ending::diverged);
   if (statistics_.steps == 0) statistics_.first_step_s = now_s() - spec_.started_s;
   observe::StepRecord record{.step = progress_.step,
                              .epoch = progress_.epoch + 1,

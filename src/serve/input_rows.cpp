@@ -1,4 +1,8 @@
+#include "lockstep/serve/input_rows.hpp"
+
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -8,11 +12,65 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
-#include "lockstep/serve/input_rows.hpp"
 #include "serve/piece.hpp"
 #include "serve/stored_form.hpp"
 
 namespace lockstep::serve {
+
+namespace {
+
+class PackedRows final : public InputRows {
+ public:
+  PackedRows(data::DataSet rows, const data::AugmentSpec& spec, bool labelled)
+      : rows_(std::move(rows)), made_(rows_, spec), labelled_(labelled) {}
+
+  const data::DataSetInfo& info() const override { return made_.info(); }
+  std::int32_t label(std::size_t row) const override { return labelled_ ? made_.label(row) : -1; }
+  data::MakeRow row_maker() const override { return made_.row_maker(); }
+  bool prepare(std::size_t row) const override { return made_.prepare(row); }
+  std::size_t usual_readahead(const data::LoaderSpec& loader) const override {
+    return made_.usual_readahead(loader);
+  }
+  std::string name(std::size_t row) const override { return rows_.file_name(row); }
+  std::size_t name_bytes() const override { return rows_.file_name_bytes(); }
+  bool labelled() const override { return labelled_; }
+
+  std::string fingerprint() const override { return rows_.fingerprint(); }
+
+ private:
+  const data::DataSet rows_;
+  data::DataSetRows made_;
+  bool labelled_;
+};
+
+}  // namespace
+
+std::unique_ptr<InputRows> packed_rows(data::DataSet rows, const data::AugmentSpec& spec,
+                                       bool labelled) {
+  return std::make_unique<PackedRows>(std::move(rows), spec, labelled);
+}
+
+StoredForm stored_as(const data::ImageForm& form, const model::Preparation& preparation,
+                     const data::DataSetInfo& input, std::size_t rows) {
+  data::DataSetInfo stored = input;
+  stored.rows = rows;
+  stored.encoding = form.jpeg ? data::Encoding::jpeg : data::Encoding::raw;
+  if (form.jpeg) stored.height = stored.width = 0;
+  if (form.height > 0) {
+    stored.height = form.height;
+    stored.width = form.width;
+  }
+  const bool fits = stored.height == input.height && stored.width == input.width;
+  require(
+      form.jpeg || fits || preparation.fit != model::Resized::jpegs_only,
+      fmt::format("--resize makes images of {0} x {1}, but the network takes {2} x {3} (height x "
+                  "width): give --resize {2}x{3}",
+                  stored.height, stored.width, input.height, input.width));
+  const data::AugmentSpec augment = model::evaluation_augment(preparation, input, stored);
+  data::delivered(stored, augment, "a set of this form");
+  return {std::move(stored), augment};
+}
+
 namespace {
 
 namespace fs = std::filesystem;
