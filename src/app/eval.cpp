@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
@@ -17,8 +18,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/row_reader.hpp"

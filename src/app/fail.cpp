@@ -12,7 +12,7 @@
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::app {
 namespace {

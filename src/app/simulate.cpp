@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
@@ -14,8 +15,8 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::app {
 namespace {

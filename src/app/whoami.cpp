@@ -7,7 +7,7 @@
 #include "app/status.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/cluster/identity/yields.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/worlds/mpi_library.hpp"
 
 namespace lockstep::app {

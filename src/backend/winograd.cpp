@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::backend {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::log {
 namespace {

@@ -1,12 +1,14 @@
 #include "lockstep/comm/nodes.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
-#include "lockstep/comm/rank_list.hpp"
 #include "lockstep/comm/record.hpp"
 
 namespace lockstep::comm {
@@ -54,6 +56,49 @@ std::vector<int> Nodes::ranks_on_machine_of(int rank) const {
 
 Nodes gather_nodes(Control& control, const RankPlace& mine) {
   return Nodes(gather_records(control, mine, "which ranks share a node"));
+}
+
+namespace {
+
+/// The axis of `count` places whose neighbours are `apart` ranks from each other.
+GridAxis axis_of(int rank, int count, int apart) {
+  GridAxis axis{.index = rank / apart % count, .count = count, .ranks = {}};
+  for (int other = 0; other < count; ++other)
+    axis.ranks.push_back(rank + (other - axis.index) * apart);
+  return axis;
+}
+
+}  // namespace
+
+Grid::Grid(int rank, const GridShape& shape)
+    : replicas(axis_of(rank, shape.replicas, shape.tiles)),
+      stages(axis_of(rank, shape.stages, shape.tiles * shape.replicas)),
+      tiles(axis_of(rank, shape.tiles, 1)) {
+  check(rank >= 0 && rank < ranks(), "a rank of the grid");
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_ranges(ranks);
+}
+
+std::string rank_ranges(const std::vector<int>& ranks, std::string_view separator) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += separator;
+    text += last == i ? std::to_string(ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<int> all_but(std::vector<int> ranks, int world) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<int> others;
+  for (int rank = 0; rank < world; ++rank)
+    if (!std::binary_search(ranks.begin(), ranks.end(), rank)) others.push_back(rank);
+  return others;
 }
 
 }  // namespace lockstep::comm

@@ -1,15 +1,13 @@
 #include "lockstep/config/config.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include <fmt/core.h>
 
 #include "config/key_rules.hpp"
-#include "config/unknown_key.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/http.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/config/toml.hpp"
 

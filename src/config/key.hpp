@@ -3,6 +3,8 @@
 // For keys/, where each key is one entry:
 //   key("data.pad", &C::data, &Section::pad, "...").within(0, 64).needs("data.crop", ..., "...")
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <cmath>
 #include <concepts>
@@ -12,12 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
-
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/choices.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::config {

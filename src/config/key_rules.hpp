@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "lockstep/config/config.hpp"
 
 // What the table of keys says of values, held against a configuration.
@@ -12,5 +14,8 @@ void check_ranges(const Config& config);
 /// at its default counts as not given, so that a saved configuration, which has all keys, reads
 /// back.
 void refuse_idle_keys(const Config& config);
+
+/// "unknown key 'lr'; did you mean 'optim.lr'?": what to say about a key that does not exist.
+std::string unknown_key(const std::string& name);
 
 }  // namespace lockstep::config

@@ -1,8 +1,103 @@
 #include "lockstep/config/keys.hpp"
 
+#include <algorithm>
+#include <cctype>
+
+#include "config/key.hpp"
 #include "config/keys/sections.hpp"
 
 namespace lockstep::config {
+namespace {
+
+/// "0 to 64", "at least 1", "0 or 0.01 to 100".
+std::string describe(const KeyRange& range) {
+  if (range.high_key.empty() && !std::isfinite(range.high))
+    return fmt::format("at least {}", range.low);
+  const std::string high = range.high_key.empty() ? fmt::format("{}", range.high) : range.high_key;
+  return fmt::format("{}{} to {}", range.or_zero ? "0 or " : "", range.low, high);
+}
+
+}  // namespace
+
+void parse_key(const std::string& text, const std::string& key, bool& value) {
+  require(text == "true" || text == "false",
+          fmt::format("{}: '{}' is neither true nor false", key, text));
+  value = text == "true";
+}
+
+void parse_key(const std::string& text, const std::string&, std::string& value) { value = text; }
+
+void parse_key(const std::string& text, const std::string& key, std::vector<std::uint64_t>& value) {
+  value.clear();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    parse_key(text.substr(at, comma - at), key, value.emplace_back());
+    at = comma + 1;
+  }
+}
+
+KeyEntry::operator ConfigKey() && {
+  // Those of a switch are in the place of its value.
+  if (!key_.choices.empty() && !key_.is_switch) key_.help += ": " + join(key_.choices, ", ");
+  if (key_.range) key_.help += " [" + describe(*key_.range) + "]";
+  return std::move(key_);
+}
+
+KeyEntry&& KeyEntry::within(double low, double high) && {
+  key_.range = {.low = low, .high = high, .high_key = "", .or_zero = false};
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::at_least(double low) && {
+  key_.range.emplace().low = low;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::up_to(std::string other) && {
+  key_.range.emplace().high_key = std::move(other);
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::or_zero() && {
+  key_.range.value().or_zero = true;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::or_auto() && {
+  key_.has_auto = true;
+  key_.set = [set = key_.set](Config& config, const std::string& text) {
+    set(config, text == "auto" ? "0" : text);
+  };
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::size(double unit_bytes, bool whole) && {
+  key_.is_size = true;
+  key_.set = [name = key_.name, set = key_.set, unit_bytes, whole](Config& config,
+                                                                   const std::string& text) {
+    const bool has_unit = !text.empty() && std::isalpha(static_cast<unsigned char>(text.back()));
+    if (!has_unit || text == "auto") return set(config, text);
+    const double value = static_cast<double>(parse_bytes(text, name)) / unit_bytes;
+    set(config, whole ? fmt::format("{:.0f}", std::ceil(value)) : fmt::format("{}", value));
+  };
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::needs(std::string other, std::function<bool(const Config&)> met,
+                           std::string why) && {
+  key_.need = {.key = std::move(other), .met = std::move(met), .why = std::move(why)};
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::is(bool ConfigKey::*property, bool value) && {
+  key_.*property = value;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::other_name(std::string name) && {
+  key_.other_name = std::move(name);
+  return std::move(*this);
+}
 
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> all = [] {

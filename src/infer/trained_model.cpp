@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/nn/freeze.hpp"

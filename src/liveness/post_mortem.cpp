@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/text/ending_names.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/liveness/process_state.hpp"
 
 namespace lockstep::liveness {

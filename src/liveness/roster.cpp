@@ -6,9 +6,9 @@
 #include <functional>
 #include <utility>
 
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/base/text/words.hpp"
+#include "lockstep/comm/nodes.hpp"
 namespace lockstep::liveness {
 namespace {
 

@@ -12,7 +12,6 @@
 #include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "model/checkpoint_parts.hpp"
 #include "model/seal.hpp"
 
 namespace lockstep::model {

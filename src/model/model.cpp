@@ -1,10 +1,10 @@
 #include "lockstep/model/model.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <span>
-
-#include <fmt/core.h>
 
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
@@ -120,6 +120,20 @@ void put_weights(const Model& model, backend::Parameters& parameters) {
     check(slices[i].tensor.name == model.weights[i].tensor.name, "parameters of another network");
     parameters.import_slice(backend::Part::weights, i, model.weights[i].values);
   }
+}
+
+data::AugmentSpec evaluation_augment(const Preparation& preparation, const data::DataSetInfo& input,
+                                     const data::DataSetInfo& stored) {
+  const bool jpeg = stored.encoding == data::Encoding::jpeg;
+  const bool fits = !jpeg && stored.height == input.height && stored.width == input.width;
+  const Resized fit = preparation.fit;
+  if (!jpeg && !fits && fit == Resized::jpegs_only)
+    return {};  // as stored: a later check says that it does not belong there
+  const bool resized = fit == Resized::all || (!fits && (jpeg || fit == Resized::others));
+  return {.crop = data::Crop::centre,
+          .height = input.height,
+          .width = input.width,
+          .short_side = resized ? preparation.short_side : 0};
 }
 
 }  // namespace lockstep::model

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::model {
 namespace {

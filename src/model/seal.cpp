@@ -1,6 +1,5 @@
 #include "model/seal.hpp"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>

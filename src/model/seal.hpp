@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/nn/arena.hpp"
+
 // HDF5 checks little of its metadata, so the check covers a checkpoint as bytes: the user block,
 // which HDF5 leaves to the application, says what the bytes after it must be.
 namespace lockstep::model {
@@ -17,5 +19,17 @@ std::string user_block(std::string_view hdf5_part, int format, std::uint64_t mor
 
 /// Checks the file and returns its format. Throws InputError as verify_checkpoint() does.
 int verified_format(const std::filesystem::path& path);
+
+/// Frozen tensors have none.
+inline bool has_momentum(const nn::ArenaLayout& layout, std::size_t slice) {
+  return slice < layout.moving_slices() && nn::learned(layout.slices[slice].tensor.role);
+}
+
+/// Written where the file holds an average: the number of its tensors.
+inline constexpr const char* average_attribute = "ema_tensors";
+/// Written, as 1, where the file holds second moments.
+inline constexpr const char* moments_attribute = "second_moments";
+/// The list of what follows the HDF5 part: a line of name, bytes and checksum for each.
+inline constexpr const char* parts_name = "exchange_parts";
 
 }  // namespace lockstep::model

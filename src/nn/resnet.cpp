@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/edit_distance.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::nn {
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_fields.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::observe {
 

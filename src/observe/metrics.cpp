@@ -1,15 +1,20 @@
 #include "lockstep/observe/metrics.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/core.h>
+
 #include <cerrno>
+#include <chrono>
+#include <exception>
+#include <limits>
 #include <mutex>
 #include <sstream>
 #include <utility>
 
-#include <fcntl.h>
-#include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
@@ -52,10 +57,9 @@ void cut(const std::filesystem::path& path, std::uint64_t keep_bytes) {
   write_text_atomically(std::filesystem::canonical(path), text);
 }
 
-Owned<int, ::close, -1> open_to_write(const std::filesystem::path& path) {
+Descriptor open_to_write(const std::filesystem::path& path) {
   // A pipe without a reader would keep open() for ever.
-  return Owned<int, ::close, -1>(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  return Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
 }
 
 /// Opens or creates the log, and cuts it.
@@ -152,6 +156,44 @@ void end_metrics(const EndRecord& record) {
   }
   end.time_ms = unix_ms();
   g_open->file_.end(to_json(end) + '\n');
+}
+
+namespace {
+
+double system_ms() {
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::milli>(since).count();
+}
+
+}  // namespace
+
+std::uint64_t unix_ms() { return static_cast<std::uint64_t>(system_ms()); }
+
+/// Between the readings of two clocks the thread may have to wait for a core, so the closest of
+/// some readings counts.
+std::uint64_t unix_ms_of(double then_ms) {
+  constexpr double close_ms = 0.01;
+  double between_ms = std::numeric_limits<double>::infinity(), offset_ms = 0;
+  for (int tries = 0; tries < 10 && between_ms > close_ms; ++tries) {
+    const double before_ms = now_ms(), system = system_ms(), after_ms = now_ms();
+    if (after_ms - before_ms >= between_ms) continue;
+    between_ms = after_ms - before_ms;
+    offset_ms = system - before_ms;
+  }
+  return static_cast<std::uint64_t>(then_ms + offset_ms);
+}
+
+void Records::write(Record record) {
+  std::visit([](auto& one) { one.time_ms = one.time_ms == 0 ? unix_ms() : one.time_ms; }, record);
+  std::exception_ptr first;
+  for (Sink* sink : sinks_) {
+    try {
+      sink->write(record);
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace lockstep::observe

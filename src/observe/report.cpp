@@ -7,7 +7,7 @@
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "observe/progress_bar.hpp"
 

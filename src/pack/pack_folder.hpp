@@ -6,6 +6,8 @@
 #include <string>
 
 #include "lockstep/base/files/work_folder.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/pack/source/source.hpp"
 
 namespace lockstep::pack {
 
@@ -50,5 +52,12 @@ class PackFolder {
   std::string command_;
   std::unique_ptr<WorkFolder> claim_;
 };
+
+inline constexpr double round_s = 0.1;  ///< between two exchanges with the other ranks
+
+/// Writes the index of a source to `folder`, on all ranks together. The ranks share the pieces of
+/// the source, so that each is searched and unpacked once. Throws the same error on all ranks.
+void share_index(comm::Control& control, const SourceSpec& source,
+                 const std::filesystem::path& folder);
 
 }  // namespace lockstep::pack

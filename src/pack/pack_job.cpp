@@ -8,17 +8,12 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
-#include "lockstep/base/text/printable.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/data/shard/shard_normalisation.hpp"
 #include "pack/pack_folder.hpp"
 #include "pack/pack_note.hpp"
-#include "pack/pack_row.hpp"
 #include "pack/packer.hpp"
-#include "pack/share_index.hpp"
-#include "pack/totals.hpp"
 
 namespace lockstep::pack {
 namespace {

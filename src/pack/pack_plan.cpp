@@ -8,8 +8,8 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/base/text/join.hpp"
-#include "pack/pack_row.hpp"
+#include "lockstep/base/text/words.hpp"
+#include "pack/packer.hpp"
 
 namespace lockstep::pack {
 namespace {

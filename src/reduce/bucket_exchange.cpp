@@ -4,6 +4,7 @@
 // Why fp16 updates at once. All reduced buckets are checked for overflow before one update. In
 // other precisions a bucket is updated as it arrives. Clipping (`optim.clip-norm`) waits for all
 // buckets, too: it needs the norm of all gradients.
+
 #include "reduce/bucket_exchange.hpp"
 
 #include <fmt/core.h>
@@ -68,6 +69,26 @@ std::string BucketExchange::load(const SavedState& state) {
           fmt::format("the exchange '{}' has no state, but here is '{}'", name(),
                       state.names().empty() ? "" : state.names().front()));
   return "";
+}
+
+ExactExchange::ExactExchange(ExchangeSpec spec, comm::Communicator& communicator,
+                             device::Stream& compute, float* gradients)
+    : BucketExchange(std::move(spec), communicator),
+      compute_(compute),
+      gradients_(gradients),
+      done_(buckets().size()) {}
+
+void ExactExchange::start(std::size_t number) {
+  const Bucket& bucket = buckets()[number];
+  device::Stream& network = communicator_.network();
+  network.wait(*compute_.record());  // the bucket's last gradient precedes its sum
+  communicator_.all_reduce(comm::elements(gradients_ + bucket.offset, bucket.size),
+                           comm::Reduction::sum, fmt::format("bucket {}", number), network);
+  done_[number] = network.record();
+}
+
+void ExactExchange::finish(std::size_t bucket) {
+  compute_.wait(*done_[bucket]);  // the bucket's sum precedes its update
 }
 
 }  // namespace lockstep::reduce

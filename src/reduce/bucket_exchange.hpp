@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,22 @@ class BucketExchange : public Exchange {
   std::vector<std::size_t> missing_;   ///< per bucket: slices that are not final yet
   std::vector<std::size_t> bucket_of_slice_;
   std::size_t next_ = 0;
+};
+
+/// Sums in full precision, in place.
+class ExactExchange final : public BucketExchange {
+ public:
+  ExactExchange(ExchangeSpec spec, comm::Communicator& communicator, device::Stream& compute,
+                float* gradients);
+  std::string name() const override { return choice_name(ExchangeKind::exact); }
+
+ private:
+  void start(std::size_t bucket) override;
+  void finish(std::size_t bucket) override;
+
+  device::Stream& compute_;
+  float* gradients_;
+  std::vector<std::unique_ptr<device::Event>> done_;  ///< per bucket, recorded after its sum
 };
 
 }  // namespace lockstep::reduce

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "reduce/apart/gossip.hpp"
 #include "reduce/apart/local.hpp"
-#include "reduce/exact.hpp"
+#include "reduce/bucket_exchange.hpp"
 #include "reduce/narrow.hpp"
 #include "reduce/power_sgd.hpp"
 

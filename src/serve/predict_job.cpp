@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.hpp"
@@ -18,8 +19,8 @@
 #include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
 #include "serve/predictor.hpp"

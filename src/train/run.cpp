@@ -14,7 +14,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/observe/report.hpp"

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/workers.hpp"
 #include "lockstep/infer/trained_model.hpp"

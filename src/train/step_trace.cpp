@@ -9,7 +9,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/observe/sink.hpp"
+#include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::train {
 namespace {

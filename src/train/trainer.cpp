@@ -8,7 +8,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <map>
 
-#include "data/shard/rows/row_checksums.hpp"
+#include "data/shard/rows.hpp"
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/image/image.hpp"

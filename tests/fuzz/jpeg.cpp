@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "data/image/jpeg/jpeg_codec.hpp"
-#include "data/image/jpeg/jpeg_region.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/image/image.hpp"
 #include "lockstep/data/image/image_codecs.hpp"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/record.hpp"
 
@@ -52,5 +53,18 @@ void together(Control& control, std::string_view phase, Work work) {
   if (found && found->input) throw InputError(found->text);
   if (found) throw Error(found->text);
 }
+
+/// What every Communicator asks of a verb's arguments. These throw Error, which begins with `name`.
+
+/// True when there is work: more than one rank and more than no elements.
+bool has_work(Communicator& group, Elements data, std::string_view name, device::Stream& stream);
+/// The elements of each rank's chunk.
+std::size_t chunk_size(Communicator& group, Elements data, std::string_view name);
+/// Elements of 8 bits have no sum and no maximum.
+void check_reducible(Elements data, std::string_view name);
+/// `root` must be a rank of the group.
+void check_root(Communicator& group, int root, std::string_view name);
+/// `peer` must be another rank of the group; a group of one may name itself.
+void check_peer(Communicator& group, int peer, std::string_view name);
 
 }  // namespace lockstep::comm

@@ -3,7 +3,21 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/base/error.hpp"
+
 namespace lockstep::data {
+
+/// Consecutive rows of a data set.
+struct RowRange {
+  std::size_t first = 0, rows = 0;
+};
+
+/// One row is broken: its CRC-32C, its JPEG or its size is wrong. Other rows may be whole. A file
+/// that cannot be read at all is a plain InputError.
+class BadRow : public InputError {
+ public:
+  explicit BadRow(const std::string& what) : InputError(what, Ending::bad_data) {}
+};
 
 /// What a row should be recognised as: label_a with weight mix and label_b with weight 1 - mix, so
 /// that mixup needs no second type. A padding row has label_a = -1 and counts nowhere.

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/topology/binding_report.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 
 namespace lockstep::observe {
 

@@ -7,7 +7,7 @@
 
 #include "lockstep/config/config.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/observe/sink.hpp"
+#include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::observe {
 

@@ -8,7 +8,7 @@
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/data/loading/image_preparer.hpp"
-#include "lockstep/data/loading/row_source.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/preparation.hpp"
 #include "lockstep/pack/source/source.hpp"

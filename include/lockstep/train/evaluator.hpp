@@ -9,7 +9,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/grid.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/infer/classifier.hpp"

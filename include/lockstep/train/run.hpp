@@ -12,7 +12,6 @@
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/grid.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set_info.hpp"

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_binding.hpp"
@@ -20,7 +21,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/config/keys.hpp"
-#include "lockstep/observe/trace/chrome_trace.hpp"
+#include "lockstep/observe/trace/rank_trace.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {

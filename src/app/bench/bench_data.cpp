@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "app/bench/row_clock.hpp"
@@ -18,7 +19,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/data/augment/normalise.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/loading/loader.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/edit_distance.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -1,11 +1,12 @@
 #include "app/cli/node_paths.hpp"
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "app/cli/table.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/study/machine/node_paths.hpp"
 

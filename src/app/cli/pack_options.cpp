@@ -9,8 +9,8 @@
 #include "app/cli/key_option.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::app {
 

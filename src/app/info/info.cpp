@@ -4,6 +4,7 @@
 #include <optional>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "app/cli/key_option.hpp"
@@ -16,8 +17,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/checkpoint.hpp"

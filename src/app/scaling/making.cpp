@@ -9,7 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/study/fit/fit.hpp"
 #include "lockstep/study/plan/run_study.hpp"

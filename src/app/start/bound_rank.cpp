@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "lockstep/cluster/topology/bind.hpp"
-#include "lockstep/cluster/topology/verify.hpp"
 
 namespace lockstep::app {
 

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_plan.hpp"
-#include "lockstep/cluster/topology/binding_report.hpp"
 
 namespace lockstep::app {
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 

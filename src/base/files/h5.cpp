@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

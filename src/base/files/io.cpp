@@ -1,15 +1,26 @@
 #include "lockstep/base/files/io.hpp"
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/owned.hpp"
 
 namespace lockstep {
 namespace {
@@ -78,5 +89,99 @@ std::string first_line(const std::filesystem::path& path) {
 }
 
 std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id"); }
+namespace {
+
+constexpr rlim_t most_raised = 65536;
+// A checkpoint takes about five descriptors at a time, a listing of /proc or of a folder two.
+constexpr std::size_t most_spare = 16, most_last = 32;
+
+std::size_t limit() {
+  rlimit limits{};
+  if (::getrlimit(RLIMIT_NOFILE, &limits) != 0) return 1024;
+  return static_cast<std::size_t>(std::min<rlim_t>(limits.rlim_cur, 1 << 30));
+}
+
+struct Reserve {
+  std::mutex mutex;
+  std::size_t size = 0, users = 0;
+  std::vector<Descriptor> held;
+
+  void fill() {
+    while (held.size() < size) {
+      Descriptor one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (!one) return;
+      held.push_back(std::move(one));
+    }
+  }
+};
+
+Reserve& reserve() {
+  static Reserve the_reserve;
+  return the_reserve;
+}
+
+/// The port of this end of a connection that another process began; 0 for anything else. The other
+/// end's port tells: a port that one connects from is hardly one that others connect to.
+std::uint16_t port_of(int descriptor) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  size = sizeof address;
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  if (address.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<const sockaddr_in6&>(address).sin6_port);
+  if (address.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return 0;
+}
+
+}  // namespace
+
+void prepare_descriptors() {
+  rlimit limits{};
+  if (::getrlimit(RLIMIT_NOFILE, &limits) == 0 && limits.rlim_cur < most_raised) {
+    limits.rlim_cur = std::min(limits.rlim_max, most_raised);
+    ::setrlimit(RLIMIT_NOFILE, &limits);
+  }
+  const std::scoped_lock lock(reserve().mutex);
+  reserve().size = std::min(most_spare, limit() / 8);
+  reserve().fill();
+}
+
+SpareDescriptors::SpareDescriptors() {
+  const std::scoped_lock lock(reserve().mutex);
+  if (reserve().users++ == 0) reserve().held.clear();
+}
+
+SpareDescriptors::~SpareDescriptors() {
+  const std::scoped_lock lock(reserve().mutex);
+  if (--reserve().users == 0) reserve().fill();
+}
+
+bool among_the_last(int descriptor) {
+  const std::size_t all = limit();
+  return static_cast<std::size_t>(descriptor) + std::min(most_last, all / 8) >= all;
+}
+
+std::string describe_lack_of_descriptors(std::uint16_t own_port) {
+  const Descriptor lowest(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (lowest && !among_the_last(lowest.get())) return "";
+  const SpareDescriptors spare;
+  std::size_t open = 0;
+  std::map<std::uint16_t, std::size_t> connections;
+  for (int descriptor = 0; descriptor < static_cast<int>(limit()); ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0) continue;
+    ++open;
+    if (const std::uint16_t port = port_of(descriptor); port != 0) ++connections[port];
+  }
+  std::string text = fmt::format("{} of {} file descriptors are open", open, limit());
+  const auto most = std::max_element(
+      connections.begin(), connections.end(),
+      [](const auto& left, const auto& right) { return left.second < right.second; });
+  if (most == connections.end()) return text;
+  return text +
+         fmt::format(", {} of them connections to port {}, which is {}", most->second, most->first,
+                     most->first == own_port ? "the heartbeat's" : "not lockstep's (Open MPI's?)");
+}
 
 }  // namespace lockstep

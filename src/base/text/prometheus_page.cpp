@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep {
 namespace {

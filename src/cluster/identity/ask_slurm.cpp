@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/process.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 

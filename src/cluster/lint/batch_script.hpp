@@ -1,16 +1,81 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "cluster/lint/findings.hpp"
-#include "cluster/lint/program_starts.hpp"
-#include "cluster/lint/shell_commands.hpp"
+#include "lockstep/cluster/lint/lint.hpp"
 
 namespace lockstep::cluster {
+
+/// Collects findings. Line 0 is the whole script.
+class Findings {
+ public:
+  void error(std::size_t line, std::string rule, std::string text) {
+    all_.push_back({line, Severity::error, std::move(rule), std::move(text)});
+  }
+  void warning(std::size_t line, std::string rule, std::string text) {
+    all_.push_back({line, Severity::warning, std::move(rule), std::move(text)});
+  }
+  void note(std::size_t line, std::string rule, std::string text) {
+    all_.push_back({line, Severity::note, std::move(rule), std::move(text)});
+  }
+  std::vector<Finding> take() { return std::move(all_); }
+
+ private:
+  std::vector<Finding> all_;
+};
+
+/// The lines after a command with <<MARK.
+struct HereDocument {
+  std::size_t line = 0;  ///< of its first line
+  std::string text;
+  bool plain = false;  ///< its mark was quoted: $ has no meaning in it
+};
+
+/// One simple command of a shell script: the words between two separators, without their quotes.
+/// Variables and substitutions are left as they are written.
+struct ShellCommand {
+  std::size_t line = 0;  ///< where it begins, from 1
+  std::vector<std::string> words;
+  std::string end;  ///< the separator after it: "\n", ";", "&", "&&", "|", "||", "(", ")"; or none
+  std::vector<HereDocument> documents;  ///< of the line that the command ends
+};
+
+/// The commands of a script, in order, without comments. It knows only as much
+/// of the shell as batch scripts need: an array's words also count as a command.
+std::vector<ShellCommand> shell_commands(std::string_view script);
+
+/// The index of the program in `words`: after assignments, keywords, and `exec`, `timeout 60` and
+/// the like. words.size() when there is no program.
+std::size_t program_in(const std::vector<std::string>& words);
+
+/// A function of a script: the numbers of its first command and of the one after its last.
+struct ShellFunction {
+  std::size_t first = 0, end = 0;
+};
+
+/// What a script defines and later uses by name.
+struct ShellNames {
+  std::map<std::string, ShellFunction, std::less<>> functions;
+  std::map<std::string, std::vector<std::string>, std::less<>> values;  ///< words of a variable
+
+  /// Whether this command is part of a function's body.
+  bool in_function(std::size_t command) const;
+};
+ShellNames names_in(const std::vector<ShellCommand>& commands);
+
+/// The words with a variable in the program's place ($LAUNCH, "${launch[@]}") replaced by its
+/// value, if the script sets it.
+std::vector<std::string> with_launcher(std::vector<std::string> words, const ShellNames& names);
+
+/// The words with "$@" and the like replaced by `arguments`, and $1 by the first of them.
+std::vector<std::string> with_arguments(const std::vector<std::string>& words,
+                                        const std::vector<std::string>& arguments);
 
 /// Whether the shell takes the text as it is written.
 inline bool is_literal(std::string_view text) { return text.find_first_of("$`*?~") == text.npos; }

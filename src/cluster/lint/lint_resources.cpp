@@ -4,8 +4,8 @@
 
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/slurm_options.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {

@@ -1,4 +1,4 @@
-#include "cluster/lint/shell_commands.hpp"
+#include "cluster/lint/batch_script.hpp"
 
 #include <algorithm>
 #include <array>

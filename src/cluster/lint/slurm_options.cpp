@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <span>
 
-#include "lockstep/base/text/edit_distance.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/json_fields.hpp"
+#include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/hostlist.hpp"
 
 namespace lockstep::cluster {
@@ -225,6 +228,20 @@ class Judge {
 NodeFindings judge_nodes(const std::vector<NodeFigures>& nodes,
                          const std::vector<LinkFigures>& links) {
   return Judge(nodes, links).verdict();
+}
+
+std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
+                    const NodeFindings& findings) {
+  using Json = nlohmann::ordered_json;
+  Json json = {{"nodes", Json::array()}, {"links", Json::array()}};
+  for (const NodeFigures& node : nodes) json["nodes"].push_back(Json::parse(fields_to_json(node)));
+  for (const LinkFigures& link : links)
+    json["links"].push_back({{"nodes", {nodes[link.a].host, nodes[link.b].host}},
+                             {"bytes_per_s", link.bytes_per_s},
+                             {"round_trip_s", link.round_trip_s}});
+  json["findings"] = findings.findings;
+  json["exclude"] = findings.exclude;
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace lockstep::cluster

@@ -1,10 +1,15 @@
 #include "lockstep/cluster/nodes/node_measure.hpp"
 
+#include <elf.h>
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <link.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
+#include <sys/utsname.h>
 #include <unistd.h>
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -13,10 +18,13 @@
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
+#include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
@@ -25,6 +33,118 @@
 #include "lockstep/cluster/topology/bind.hpp"
 
 namespace lockstep::cluster {
+namespace {
+
+using Facts = std::map<std::string, std::string>;
+
+/// The first bytes of a library's build id, which the linker made. Libraries of one version have
+/// different ids when they were built differently.
+std::string build_id_of(const dl_phdr_info& object) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const auto& part = object.dlpi_phdr[i];
+    if (part.p_type != PT_NOTE) continue;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives addresses as numbers
+    const char* at = reinterpret_cast<const char*>(object.dlpi_addr + part.p_vaddr);
+    const char* end = at + part.p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      ElfW(Nhdr) note;
+      std::memcpy(&note, at, sizeof note);
+      const auto padded = [](std::size_t size) { return (size + 3) / 4 * 4; };
+      const char* name = at + sizeof note;
+      const char* id = name + padded(note.n_namesz);
+      if (id + note.n_descsz > end) break;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+          std::memcmp(name, "GNU", 4) == 0) {
+        std::string text;
+        for (std::size_t byte = 0; byte < std::min<std::size_t>(note.n_descsz, 4); ++byte)
+          text += fmt::format("{:02x}", static_cast<unsigned char>(id[byte]));
+        return text;
+      }
+      at = id + padded(note.n_descsz);
+    }
+  }
+  return "";
+}
+
+/// Whether a training's bits, speed or messages depend on this library. Plugins open others, which
+/// may differ between nodes without harm.
+bool counts(std::string_view library) {
+  for (const char* name : {"libc", "libm", "libstdc++", "libz"})
+    if (library == name) return true;
+  for (const char* group :
+       {"libcud", "libdnnl", "libfabric", "libfmt", "libgomp", "libhdf5", "libhwloc", "libib",
+        "libjpeg", "libmpi", "libnccl", "libopen-", "libpmix", "libpng", "librdma", "libuc"})
+    if (library.starts_with(group)) return true;
+  return false;
+}
+
+int add_library(dl_phdr_info* object, std::size_t, void* facts) {
+  const std::string path = object->dlpi_name ? object->dlpi_name : "";
+  const std::string name = std::filesystem::path(path).filename();
+  const std::string stem = name.substr(0, name.find(".so"));
+  if (!counts(stem)) return 0;
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  const std::string id = build_id_of(*object);
+  std::string& value = (*static_cast<Facts*>(facts))["library " + stem];
+  value = error ? name : real.filename().string();
+  if (!id.empty()) value += fmt::format(" (build {})", id);
+  return 0;
+}
+
+std::string limit(int resource) {
+  rlimit limits{};
+  if (getrlimit(resource, &limits) != 0) return "unknown";
+  return limits.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limits.rlim_cur);
+}
+
+std::string presence(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return "is not there";
+  return ::access(path.c_str(), R_OK) == 0 ? "can be read" : "cannot be read";
+}
+
+}  // namespace
+
+std::map<std::string, std::string> node_facts(const Machine& machine,
+                                              const std::vector<std::string>& paths) {
+  Facts facts{{"lockstep's build", build_id()},
+              {"processor", machine.model},
+              {"allowed CPUs", std::to_string(machine.allowed.size())},
+              {"GPUs", std::to_string(machine.gpus.size())},
+              {"limit of locked memory (ulimit -l, bytes)", limit(RLIMIT_MEMLOCK)},
+              {"limit of open files (ulimit -n)", limit(RLIMIT_NOFILE)},
+              {"limit of the stack (ulimit -s, bytes)", limit(RLIMIT_STACK)}};
+  utsname kernel{};
+  if (uname(&kernel) == 0) facts["kernel"] = kernel.release;
+  if (const auto driver = first_line("/proc/driver/nvidia/version"); !driver.empty())
+    facts["NVIDIA driver"] = driver;
+  for (const char* module : {"mlx5_core", "efa", "amdgpu"})
+    if (const auto version = first_line(fmt::format("/sys/module/{}/version", module));
+        !version.empty())
+      facts[fmt::format("driver {}", module)] = version;
+  dl_iterate_phdr(add_library, &facts);
+  for (const std::string& path : paths)
+    if (!path.empty()) facts[path] = presence(path);
+  return facts;
+}
+
+NodeFigures combine(const std::vector<NodeFigures>& ranks) {
+  check(!ranks.empty(), "a node has ranks");
+  NodeFigures node = ranks.front();
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const NodeFigures& other = ranks[rank];
+    node.flops_per_s = std::min(node.flops_per_s, other.flops_per_s);
+    node.cpu_share += other.cpu_share;
+    node.copy_bytes_per_s += other.copy_bytes_per_s;
+    node.memory_bytes = std::max(node.memory_bytes, other.memory_bytes);
+    if (!node.disk) node.disk = other.disk;
+    node.facts.insert(other.facts.begin(), other.facts.end());
+  }
+  node.cpu_share /= static_cast<double>(ranks.size());
+  return node;
+}
+
 namespace {
 
 constexpr double arithmetic_s = 0.3, copy_s = 0.4;
@@ -190,6 +310,25 @@ DiskFigures measure_disk(const std::filesystem::path& directory) {
   late.error = fmt::format("{}: a file of {} MB was not written and read within {:.0f} s",
                            directory.string(), file_bytes >> 20, disk_patience_s);
   return late;
+}
+
+std::size_t tournament_rounds(std::size_t count) {
+  return count < 2 ? 0 : count % 2 == 0 ? count - 1 : count;
+}
+
+// The circle method. One whose partner would be itself meets the last one, which is outside the
+// circle, or sits out when the count is odd.
+std::optional<std::size_t> partner_in(std::size_t round, std::size_t me, std::size_t count) {
+  if (count < 2) return std::nullopt;
+  const std::size_t circle = tournament_rounds(count);
+  const bool even = count % 2 == 0;
+  if (even && me == count - 1) {
+    // The member i of the circle with 2 i = round (mod circle, which is odd).
+    return round % 2 == 0 ? round / 2 : (round + circle) / 2;
+  }
+  const std::size_t other = (round + circle - me) % circle;
+  if (other != me) return other;
+  return even ? std::optional(count - 1) : std::nullopt;
 }
 
 }  // namespace lockstep::cluster

@@ -1,21 +1,99 @@
 #include "lockstep/cluster/topology/bind.hpp"
 
-#include <fmt/core.h>
 #include <linux/mempolicy.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <unistd.h>
+
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <vector>
 
-#include "cluster/topology/affinity.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
+#include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
 
 namespace lockstep::cluster {
+namespace {
+
+constexpr pid_t calling_thread = 0;
+
+// The kernel's own calls instead of hwloc's: when its environment describes another machine,
+// hwloc's calls succeed without doing anything.
+class KernelMask {
+ public:
+  explicit KernelMask(int cpus) : cpus_(cpus), set_(CPU_ALLOC(cpus)) {
+    check(set_ != nullptr, "no memory for a CPU mask");
+    CPU_ZERO_S(bytes(), set_);
+  }
+  ~KernelMask() { CPU_FREE(set_); }
+  KernelMask(const KernelMask&) = delete;
+  KernelMask& operator=(const KernelMask&) = delete;
+
+  std::size_t bytes() const { return CPU_ALLOC_SIZE(cpus_); }
+  cpu_set_t* get() const { return set_; }
+
+ private:
+  int cpus_;
+  cpu_set_t* set_;
+};
+
+/// CPUs that a thread may run on; empty when it has ended.
+CpuSet get_affinity(pid_t thread) {
+  // The kernel rejects a mask smaller than its own, whose size it does not report.
+  for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {
+    const KernelMask mask(cpus);
+    if (sched_getaffinity(thread, mask.bytes(), mask.get()) == 0) {
+      CpuSet set;
+      for (int cpu = 0; cpu < cpus; ++cpu)
+        if (CPU_ISSET_S(static_cast<std::size_t>(cpu), mask.bytes(), mask.get()))
+          set.push_back(cpu);
+      return set;
+    }
+    if (errno == ESRCH) return {};
+    check(errno == EINVAL, fmt::format("sched_getaffinity: {}", std::strerror(errno)));
+  }
+  throw Error("sched_getaffinity: the kernel's CPU mask is larger than 2^20");
+}
+
+/// Returns 0, or the system's errno.
+int set_affinity(pid_t thread, const CpuSet& cpus) {
+  if (cpus.empty()) return EINVAL;
+  const KernelMask mask(cpus.back() + 1);
+  for (int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), mask.bytes(), mask.get());
+  return sched_setaffinity(thread, mask.bytes(), mask.get()) == 0 ? 0 : errno;
+}
+
+std::vector<pid_t> threads_of_process() {
+  std::vector<pid_t> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.push_back(whole_number<pid_t>(entry.path().filename().string()).value_or(0));
+  }
+  return threads;
+}
+
+/// The NUMA nodes whose memory this process may use, GPU memory included.
+CpuSet memory_nodes() {
+  std::ifstream status("/proc/self/status");
+  const std::string key = "Mems_allowed_list:\t";
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(key)) return parse_cpus(line.substr(key.size()));
+  return {};  // a kernel without NUMA
+}
+
+}  // namespace
+
 namespace {
 
 /// The node of a page that is touched now; -1 when the kernel does not report it.
@@ -104,6 +182,48 @@ BindingReport bind_process(const Plan& plan) {
   bind_memory_too(plan.numa_node, report);
   report.ok = report.failures.empty();
   return report;
+}
+
+void verify_pages(BindingReport& report, const std::string& what,
+                  const std::vector<Memory>& memory) {
+  report.pages[what] = locate_pages(memory);
+  if (memory_nodes().size() < 2 || report.plan.numa_node < 0) return;
+  if (const auto failure = judge_pages(what, report.pages[what], report.plan.numa_node)) {
+    report.failures.push_back(*failure);
+    report.ok = false;
+  }
+}
+
+void verify_threads(BindingReport& report) {
+  report.threads.clear();
+  for (const pid_t thread : threads_of_process())
+    if (const CpuSet cpus = get_affinity(thread); !cpus.empty()) ++report.threads[to_string(cpus)];
+  std::map<std::string, std::size_t> wanted;
+  for (const CpuSet& cpus : report.plan.compute) ++wanted[to_string(cpus)];
+  for (const auto& [cpus, count] : wanted) {
+    const auto there = report.threads.find(cpus);
+    const std::size_t found = there == report.threads.end() ? 0 : there->second;
+    if (found >= count) continue;
+    report.failures.push_back(fmt::format("{} should run on CPUs {}, and {} do",
+                                          counted(count, "compute thread"), cpus, found));
+    report.ok = false;
+  }
+}
+
+std::string describe(const BindingReport& report, const RankInfo& rank) {
+  const Plan& plan = report.plan;
+  CpuSet compute;
+  for (const CpuSet& thread : plan.compute) compute = joined(compute, thread);
+  std::string line = fmt::format(
+      "rank {} on {}: CPUs {}, {}{}, {} on {}, loader on {}{}: {}", rank.rank, rank.host,
+      to_string(report.process_cpus),
+      plan.numa_node < 0 ? "several NUMA nodes" : fmt::format("NUMA node {}", plan.numa_node),
+      plan.gpu_pci_bus_id.empty() ? "" : ", GPU " + plan.gpu_pci_bus_id,
+      counted(plan.compute.size(), "compute thread"), to_string(compute), to_string(plan.loader),
+      plan.loader_shares_cores ? " (shared)" : "", report.ok ? "PASS" : "FAIL");
+  for (const std::string& failure : report.failures) line += "; " + failure;
+  for (const std::string& remark : plan.remarks) line += "; " + remark;
+  return line;
 }
 
 }  // namespace lockstep::cluster

@@ -5,10 +5,139 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/direct/chunks.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/comm/collected.hpp"
+#include "lockstep/comm/staging.hpp"
 
 namespace lockstep::comm {
+
+/// An operation from its place in the stream to its end.
+class HostNetwork::Turn final : public device::Pending {
+ public:
+  Turn(HostNetwork& network, Use use, std::uint64_t claim, Start start)
+      : network_(network), use_(use), claim_(claim), start_(std::move(start)) {
+    Claim& mine = network_.claims_[claim_];
+    mine.uses.push_back(use_);
+    ++mine.unfinished;
+  }
+  ~Turn() override { leave(); }
+
+  /// Starts the operation if it need not wait; true when it has started.
+  bool begin() {
+    if (!operation_ && !network_.waits(use_, claim_)) operation_ = start_();
+    return operation_ != nullptr;
+  }
+
+  bool advance() override {
+    if (!begin() || !operation_->advance()) return false;
+    leave();
+    return true;
+  }
+
+ private:
+  void leave() {
+    if (std::exchange(left_, true)) return;
+    const auto mine = network_.claims_.find(claim_);
+    if (--mine->second.unfinished == 0) network_.claims_.erase(mine);
+  }
+
+  HostNetwork& network_;
+  Use use_;
+  std::uint64_t claim_;
+  Start start_;  ///< kept, because it owns what the operation uses
+  std::unique_ptr<device::Pending> operation_;
+  bool left_ = false;
+};
+
+class HostNetwork::Together final : public device::Pending {
+ public:
+  explicit Together(std::vector<std::unique_ptr<device::Pending>> parts)
+      : parts_(std::move(parts)) {}
+  bool advance() override {
+    std::erase_if(parts_, [](const auto& part) { return part->advance(); });
+    return parts_.empty();
+  }
+
+ private:
+  std::vector<std::unique_ptr<device::Pending>> parts_;
+};
+
+void HostNetwork::put(Elements data, bool writes, bool at_once, Start start) {
+  const auto* begin = static_cast<const std::byte*>(data.data);
+  const Use use{.begin = begin, .end = begin + data.bytes(), .writes = writes};
+  auto turn = std::make_unique<Turn>(*this, use, batch_ ? next_ : next_++, std::move(start));
+  if (at_once) turn->begin();
+  if (batch_) {
+    batch_->push_back(std::move(turn));
+  } else {
+    stream_.put(std::move(turn));
+  }
+}
+
+void HostNetwork::together(const std::function<void()>& calls) {
+  std::vector<std::unique_ptr<device::Pending>> parts = collected(batch_, calls);
+  if (parts.empty()) return;
+  std::vector<Use>& uses = claims_[next_++].uses;
+  std::ranges::sort(uses, {}, &Use::begin);
+  const std::byte* reach = nullptr;
+  for (Use& use : uses) use.reach = reach = std::max(reach, use.end);
+  stream_.put(std::make_unique<Together>(std::move(parts)));
+}
+
+/// Looks only at those that begin before the end of `use`, and of these, from the last one back, as
+/// long as one may still end after its beginning.
+bool HostNetwork::meets(const Claim& claim, const Use& use) {
+  auto other = std::ranges::lower_bound(claim.uses, use.end, {}, &Use::begin);
+  while (other != claim.uses.begin()) {
+    --other;
+    if (std::max(other->reach, other->end) <= use.begin) return false;
+    if (use.begin < other->end && (other->writes || use.writes)) return true;
+  }
+  return false;
+}
+
+bool HostNetwork::waits(const Use& use, std::uint64_t number) const {
+  return std::any_of(claims_.begin(), claims_.lower_bound(number),
+                     [&](const auto& claim) { return meets(claim.second, use); });
+}
+
+std::string HostNetwork::phase(std::string_view name, std::string_view group) const {
+  return fmt::format("{}{}{}{}", step > 0 ? fmt::format("step {}, ", step) : "", name,
+                     group.empty() ? "" : " of group ", group);
+}
+
+namespace {
+
+constexpr std::size_t line_bytes = 64;           // chunks start at cache lines
+constexpr std::size_t least_chunk_bytes = 4096;  // below this, one owner is faster
+
+std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Elements owned_chunk(const Elements& data, int rank, int world) {
+  const std::size_t line = line_bytes / bytes_of(data.type);
+  const std::size_t even =
+      divide_up(divide_up(data.count, static_cast<std::size_t>(world)), line) * line;
+  const std::size_t chunk = std::max(even, least_chunk_bytes / bytes_of(data.type));
+  const std::size_t begin = std::min(data.count, chunk * static_cast<std::size_t>(rank));
+  return data.part(begin, std::min(data.count - begin, chunk));
+}
+
+Elements equal_chunk(const Elements& data, int rank, int world) {
+  const std::size_t chunk = data.count / static_cast<std::size_t>(world);
+  return data.part(chunk * static_cast<std::size_t>(rank), chunk);
+}
+
+std::vector<Elements> pieces_of(const Elements& chunk) {
+  // Of 16 bits as many as floats, because their sum needs floats.
+  const std::size_t most = piece_bytes / std::max(sizeof(float), bytes_of(chunk.type));
+  std::vector<Elements> pieces;
+  for (std::size_t at = 0; at < chunk.count; at += most)
+    pieces.push_back(chunk.part(at, std::min(most, chunk.count - at)));
+  return pieces;
+}
+
 namespace {
 
 constexpr std::size_t fewest_parts = 4, most_parts = 16;  // that are asked for at once

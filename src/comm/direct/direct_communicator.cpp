@@ -1,13 +1,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <utility>
 
 #include "comm/direct/direct.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/agreement.hpp"
 
 namespace lockstep::comm {
 namespace {

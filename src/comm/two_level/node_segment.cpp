@@ -1,6 +1,81 @@
 #include "comm/two_level/node_segment.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <utility>
+
+#include "lockstep/base/error.hpp"
+
+// Why shared memory has no name. It comes from `memfd_create`, and the ranks open it through the
+// first one's `/proc` entry: no file is left after a crash, and a container's small /dev/shm does
+// not matter. Where a container forbids it, one line says so and sums are flat.
+
 namespace lockstep::comm {
+namespace {
+
+// The first bytes of the memory, so that no process takes another one's: a process number means
+// different processes in different containers.
+using Token = std::uint64_t;
+
+std::string reason() { return std::strerror(errno); }
+
+std::size_t with_token(std::size_t bytes) { return bytes + 4096; }
+
+}  // namespace
+
+void SharedMemory::Unmap::operator()(std::byte* data) const {
+  ::munmap(data - with_token(0), with_token(bytes));
+}
+
+SharedMemory::SharedMemory(Descriptor file, std::size_t bytes) : file_(std::move(file)) {
+  void* all =
+      ::mmap(nullptr, with_token(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  require(all != MAP_FAILED, fmt::format("{} bytes cannot be mapped: {}", bytes, reason()));
+  data_ = {static_cast<std::byte*>(all) + with_token(0), Unmap{bytes}};
+}
+
+SharedMemory SharedMemory::create(std::size_t bytes) {
+  Descriptor file(::memfd_create("lockstep", MFD_CLOEXEC));
+  require(static_cast<bool>(file), fmt::format("the system gives no shared memory: {}", reason()));
+  const bool sized = ::ftruncate(file.get(), static_cast<off_t>(with_token(bytes))) == 0;
+  require(sized, fmt::format("shared memory of {} bytes: {}", bytes, reason()));
+  const int number = file.get();
+  SharedMemory memory(std::move(file), bytes);
+  std::random_device random;
+  const Token token = (Token{random()} << 32) | random();
+  std::memcpy(memory.data() - with_token(0), &token, sizeof token);
+  memory.address_ = fmt::format("{} {} {}", ::getpid(), number, token);
+  return memory;
+}
+
+SharedMemory SharedMemory::attach(const std::string& address, std::size_t bytes) {
+  std::istringstream words(address);
+  long process = 0;
+  int number = 0;
+  Token token = 0, found = 0;
+  require(static_cast<bool>(words >> process >> number >> token), "no address of shared memory");
+  const std::string path = fmt::format("/proc/{}/fd/{}", process, number);
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  require(static_cast<bool>(file), fmt::format("{} cannot be opened: {}", path, reason()));
+  struct stat now {};
+  require(::fstat(file.get(), &now) == 0 && S_ISREG(now.st_mode) &&
+              ::pread(file.get(), &found, sizeof found, 0) == sizeof found && found == token &&
+              static_cast<std::size_t>(now.st_size) == with_token(bytes),
+          path + " is not the memory of a rank of this node");
+  SharedMemory memory(std::move(file), bytes);
+  memory.hide();
+  return memory;
+}
+
 namespace {
 
 constexpr std::size_t page = 4096;

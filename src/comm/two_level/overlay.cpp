@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/collected.hpp"
 
 namespace lockstep::comm {

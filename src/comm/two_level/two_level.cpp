@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include <fmt/core.h>
 
 #include "comm/two_level/two_level_sum.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/agreement.hpp"
 
 namespace lockstep::comm {
 namespace {

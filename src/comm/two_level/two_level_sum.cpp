@@ -12,7 +12,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 
 namespace lockstep::comm {
 namespace {

@@ -9,7 +9,7 @@
 #include "comm/combine.hpp"
 #include "comm/two_level/node_segment.hpp"
 #include "comm/two_level/overlay.hpp"
-#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/comm/waits/wait_deadline.hpp"
 
 namespace lockstep::comm {

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 
 namespace lockstep::comm {
 

@@ -8,6 +8,7 @@ bool may_measure(const C& c) {
   return may_use_gpus(c) || (c.backend != BackendChoice::clock &&
                              c.winograd.mode == backend::Winograd::Mode::automatic);
 }
+
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool computes(const C& c) { return c.backend != BackendChoice::clock; }
 bool has_init(const C& c) { return !c.init.empty(); }
@@ -15,6 +16,7 @@ bool is_tuned(const C& c) {
   return c.tune == Switch::on ||
          (c.tune == Switch::automatic && may_use_gpus(c) && !c.deterministic);
 }
+
 bool is_recompute_auto(const C& c) {
   return c.recompute.mode == backend::Recompute::Mode::automatic;
 }
@@ -120,6 +122,165 @@ std::vector<ConfigKey> run_keys() {
           "FIRST:LAST: write a timeline of these steps on all ranks into the run's folder trace/")
           .bookkeeping()
           .of_a_run(),
+  };
+}
+
+std::vector<ConfigKey> checkpoint_keys() {
+  using Section = C::Checkpoint;
+  return {
+      key("checkpoint.every-steps", &C::checkpoint, &Section::every_steps,
+          "write one every N steps (0: never)")
+          .bookkeeping(),
+      key("checkpoint.every-epochs", &C::checkpoint, &Section::every_epochs,
+          "write one every N epochs, and after the last (0: only after the last)")
+          .bookkeeping(),
+      key("checkpoint.every-minutes", &C::checkpoint, &Section::every_minutes,
+          "write one after the step at which the newest is this old (0: never)")
+          .within(0, 1e6)
+          .bookkeeping(),
+      key("checkpoint.keep", &C::checkpoint, &Section::keep,
+          "how many of the newest to keep (step-STEP.h5), besides the best (best.h5) and the "
+          "earlier bests that those count as theirs (best-STEP.h5)")
+          .at_least(1)
+          .bookkeeping(),
+      key("checkpoint.background", &C::checkpoint, &Section::background,
+          "steps continue while one is written, and one that becomes due meanwhile comes later; "
+          "false: they wait")
+          .bookkeeping(),
+  };
+}
+
+std::vector<ConfigKey> metrics_keys() {
+  return {
+      key("metrics.tensorboard", &C::metrics, &C::Metrics::tensorboard,
+          "write curves and the configuration for TensorBoard into the run's folder tensorboard/")
+          .bookkeeping()
+          .of_a_run(),
+      key("metrics.textfile", &C::metrics, &C::Metrics::textfile,
+          "write the run's state for Prometheus into this file, NAME.prom in the folder of "
+          "node_exporter's textfile collector on rank 0's node")
+          .bookkeeping()
+          .of_a_run(),
+      key("metrics.listen", &C::metrics, &C::Metrics::listen,
+          "show the same at http://HOST:PORT/metrics on rank 0's node: PORT (on 127.0.0.1) or "
+          "HOST:PORT, where anybody who reaches it may read")
+          .bookkeeping()
+          .of_a_run(),
+  };
+}
+
+std::vector<ConfigKey> watch_keys() {
+  return {
+      key("liveness.timeout-s", &C::liveness, &C::Liveness::timeout_s,
+          "a rank that is silent for this long counts as lost, and the job ends")
+          .within(2, 1e6)
+          .bookkeeping()
+          .between_ranks(),
+      key("walltime.margin-s", &C::walltime, &C::Walltime::margin_s,
+          "in a Slurm job: stop with a checkpoint this long before its time limit, in addition to "
+          "the measured time of a step and a checkpoint; a limit that is made longer later is not "
+          "seen")
+          .within(0, 1e6)
+          .bookkeeping(),
+      key("audit.every-steps", &C::audit, &C::Audit::every_steps,
+          "compare all ranks' weights every N steps (0: never)")
+          .bookkeeping()
+          .between_ranks(),
+      key("binding.require", &C::binding, &C::Binding::require,
+          "a CPU binding that is not confirmed when read back is an error")
+          .bookkeeping()
+          .other_name("require-binding"),
+      key("preflight.check", &C::preflight, &C::Preflight::check,
+          "before the start, measure the nodes and the network between them, and name nodes that "
+          "are slow or different")
+          .bookkeeping()
+          .other_name("preflight"),
+      key("preflight.require", &C::preflight, &C::Preflight::require,
+          "the same, and such a node is an error")
+          .bookkeeping()
+          .other_name("require-preflight"),
+  };
+}
+
+std::vector<ConfigKey> cost_keys() {
+  return {
+      key("cost.per-core-hour", &C::cost, &C::Cost::per_core_hour,
+          "price of a physical core for an hour, in any currency: the run's ledger has its cost")
+          .at_least(0)
+          .bookkeeping(),
+      key("cost.per-gpu-hour", &C::cost, &C::Cost::per_gpu_hour, "the same of a GPU")
+          .at_least(0)
+          .bookkeeping(),
+  };
+}
+
+namespace {
+
+bool is_clock(const C& c) { return c.backend == BackendChoice::clock; }
+bool has_profile(const C& c) { return !c.clock.profile.empty(); }
+
+}  // namespace
+
+std::vector<ConfigKey> clock_keys() {
+  using Section = C::Clock;
+  return {
+      key("clock.row-ms", &C::clock, &Section::row_ms,
+          "backend = clock: a step of b rows takes row-ms * b + step-ms")
+          .within(0, 1e6)
+          .needs("backend", is_clock)
+          .bookkeeping(),
+      key("clock.step-ms", &C::clock, &Section::step_ms, "the part of it that rows do not change")
+          .within(0, 1e9)
+          .needs("backend", is_clock)
+          .bookkeeping(),
+      key("clock.profile", &C::clock, &Section::profile,
+          "instead: a tape that 'bench train --layers --json FILE' measured, or a GPU's profile "
+          "(jobs/gpus)")
+          .needs("backend", is_clock)
+          .bookkeeping()
+          .names_input(),
+      key("clock.efficiency", &C::clock, &Section::efficiency,
+          "share of its stated rates that the profile's GPU reaches")
+          .within(0.001, 1)
+          .needs("clock.profile", has_profile)
+          .bookkeeping(),
+  };
+}
+
+std::vector<ConfigKey> eval_keys() {
+  using Section = C::Eval;
+  return {
+      key("eval.batch", &C::eval, &Section::batch,
+          "rows of a validation batch on each rank (0: as in a training micro-batch)")
+          .within(0, most_batch_rows)
+          .needs("data.val", validates, "nothing is validated")
+          .bookkeeping(),
+      key("eval.every-epochs", &C::eval, &Section::every_epochs,
+          "validate every N epochs, and after the last")
+          .at_least(1)
+          .needs("data.val", validates, "nothing is validated"),
+  };
+}
+
+namespace {
+
+bool trains_norms(const C& c) { return c.freeze != nn::Freeze::backbone; }
+
+}  // namespace
+
+std::vector<ConfigKey> model_keys() {
+  using Section = C::Model;
+  return {
+      key("model-options.shortcut", &C::model_options, &Section::shortcut,
+          "how a block's input is added to its output when the shape changes"),
+      key("model-options.zero-init-residual", &C::model_options, &Section::zero_init_residual,
+          "the last batch norm of each branch starts with scale 0"),
+      key("model-options.norm-ranks", &C::model_options, &Section::norm_ranks,
+          "on CPUs: groups of this many consecutive ranks normalise with the statistics of all of "
+          "their rows (synchronised batch norm); 1: each rank with its own")
+          .within(1, 1 << 20)
+          .needs("freeze", trains_norms, "no batch norm trains")
+          .between_ranks(),
   };
 }
 

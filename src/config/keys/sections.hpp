@@ -1,6 +1,6 @@
 #pragma once
 
-// Each section of the configuration has one file here: its keys, in the order of --help, and the
+// Each section of the configuration has one table here: its keys, in the order of --help, and the
 // conditions under which they have an effect.
 
 #include <vector>

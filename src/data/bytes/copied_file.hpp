@@ -4,11 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
-#include "data/bytes/fault_guard.hpp"
+#include "data/bytes/mapping.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::data {

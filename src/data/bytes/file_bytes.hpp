@@ -2,16 +2,20 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "data/bytes/copied_file.hpp"
 #include "data/bytes/mapping.hpp"
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 
@@ -64,6 +68,32 @@ class FileBytes {
   FileStamp stamp_;                   // at the time of opening
   std::unique_ptr<CopiedFile> copy_;  // the copy that is read instead
   std::unique_ptr<Mapping> mapping_;  // of the copy, else of the file
+};
+
+/// Copies parts of contiguous files to the node in a separate thread.
+class NodeCopier {
+ public:
+  struct FilePart {
+    std::size_t file = 0;  ///< index into `files`
+    ByteRange bytes;
+  };
+  ~NodeCopier() { stop(); }
+  /// See DataSet::copy_to(). `files` must outlive this or its stop().
+  NodeCopy begin(std::span<FileBytes* const> files, const std::filesystem::path& directory,
+                 std::span<const FilePart> parts, std::uint64_t promised = 0);
+  void stop();
+  double share() const;
+
+ private:
+  struct FilePiece {
+    CopiedFile* file = nullptr;
+    std::uint64_t piece = 0;
+  };
+  void run();
+
+  std::vector<FilePiece> pieces_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
 };
 
 }  // namespace lockstep::data

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "data/chunked/missing_filter.hpp"
+#include "data/chunked/chunk_filters.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -13,7 +13,7 @@
 #include "data/chunked/selection.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {
 namespace {

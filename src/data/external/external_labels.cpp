@@ -8,10 +8,11 @@
 #include <span>
 #include <unordered_map>
 
-#include "data/chunked/missing_filter.hpp"
+#include "data/chunked/chunk_filters.hpp"
 #include "data/chunked/whole_data.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/h5.hpp"
+#include "lockstep/data/external/external.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -177,6 +178,20 @@ ExternalLabels read_labels(hid_t file, const ChosenSets& sets) {
   }
   if (sets.is_guess) require_repeated(path, set, read.labels);
   return read;
+}
+
+LabelsPlace labels_place(const ExternalSpec& spec) {
+  const std::size_t colon = spec.labels.rfind(':');
+  if (colon == std::string::npos) return {"", spec.labels};
+  return {spec.labels.substr(0, colon), spec.labels.substr(colon + 1)};
+}
+
+std::string first_setting(const ExternalSpec& spec) {
+  if (!spec.images.empty()) return "data.images = " + spec.images;
+  if (!spec.labels.empty()) return "data.labels = " + spec.labels;
+  if (spec.layout != "auto") return "data.layout = " + spec.layout;
+  if (spec.range != "auto") return "data.range = " + spec.range;
+  return {};
 }
 
 }  // namespace lockstep::data

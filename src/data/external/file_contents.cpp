@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/files/h5.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {
 namespace {

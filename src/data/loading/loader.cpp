@@ -9,7 +9,7 @@
 #include <optional>
 #include <thread>
 
-#include "data/loading/replacement.hpp"
+#include "data/loading/row_maker.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::data {

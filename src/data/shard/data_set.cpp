@@ -4,11 +4,10 @@
 
 #include <algorithm>
 
-#include "data/bytes/node_copier.hpp"
+#include "data/bytes/file_bytes.hpp"
 #include "data/bytes/row_names.hpp"
 #include "data/chunked/block_cache.hpp"
 #include "data/shard/external_file.hpp"
-#include "data/shard/label_texts.hpp"
 #include "data/shard/shard_file.hpp"
 #include "data/shard/shard_list.hpp"
 #include "lockstep/base/crc32c.hpp"
@@ -16,7 +15,7 @@
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {

@@ -8,8 +8,7 @@
 #include "data/chunked/stored_images.hpp"
 #include "data/external/external_labels.hpp"
 #include "data/shard/float_levels.hpp"
-#include "data/shard/rows/chunked_rows.hpp"
-#include "data/shard/rows/contiguous_rows.hpp"
+#include "data/shard/rows.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/h5.hpp"
 

@@ -7,9 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "data/shard/rows/chunked_rows.hpp"
-#include "data/shard/rows/contiguous_rows.hpp"
-#include "data/shard/rows/jpeg_rows.hpp"
+#include "data/shard/rows.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

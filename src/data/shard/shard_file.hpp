@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/chunked/block_cache.hpp"
-#include "data/shard/rows/rows.hpp"
+#include "data/shard/rows.hpp"
 #include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/data_set_info.hpp"

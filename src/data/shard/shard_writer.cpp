@@ -1,23 +1,97 @@
 #include "lockstep/data/shard/shard_writer.hpp"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <unistd.h>
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
 
 #include "data/bytes/row_names.hpp"
-#include "data/shard/rows/row_checksums.hpp"
-#include "data/shard/shard_skeleton.hpp"
+#include "data/shard/rows.hpp"
+#include "data/shard/shard_file.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
+namespace {
+
+/// Where the rows' data is in a shard, in bytes from its beginning.
+struct Places {
+  std::uint64_t images = 0;  ///< pixels, or JPEGs
+  std::uint64_t labels = 0, crcs = 0;
+  std::uint64_t offsets = 0, sizes = 0;  ///< with JPEGs
+  std::uint64_t names = 0;               ///< of files, where there are names
+  std::uint64_t end = 0;                 ///< the file's length
+};
+
+struct ShardLayout {
+  const DataSetInfo& info;
+  std::size_t rows = 0;
+  std::size_t name_bytes = 0;    ///< for each row's file name; 0: no names
+  std::uint64_t jpeg_bytes = 0;  ///< of all rows, with Encoding::jpeg
+};
+
+inline constexpr std::uint64_t least_jpeg_bytes = 1 << 16;
+
+void write_attributes(h5::Writer& file, const DataSetInfo& info) {
+  const bool raw = info.encoding == Encoding::raw;
+  const std::int32_t version = raw ? shard_version : jpeg_shard_version;
+  file.attribute("format", {}, raw ? shard_format : jpeg_shard_format, h5::Ending::padding);
+  file.attribute("format_version", {}, &version);
+  file.attribute("mean", {&info.channels, 1}, info.mean.data());
+  file.attribute("stddev", {&info.channels, 1}, info.stddev.data());
+}
+
+Places reserve_rows(h5::Writer& file, const ShardLayout& layout) {
+  const DataSetInfo& info = layout.info;
+  const std::size_t rows = layout.rows, jpeg_bytes = layout.jpeg_bytes;
+  Places places;
+  if (info.encoding == Encoding::jpeg) {
+    const std::size_t offsets = rows + 1, sizes[] = {rows, 2};
+    places.images = file.reserve<std::uint8_t>("jpegs", {&jpeg_bytes, 1});
+    places.offsets = file.reserve<std::uint64_t>("offsets", {&offsets, 1});
+    places.sizes = file.reserve<std::uint16_t>("sizes", sizes);
+  } else {
+    const std::size_t shape[] = {rows, info.height, info.width, info.channels};
+    places.images = file.reserve<std::uint8_t>("images", shape);
+  }
+  places.labels = file.reserve<std::int32_t>("labels", {&rows, 1});
+  places.crcs = file.reserve<std::uint32_t>("crc32c", {&rows, 1});
+  if (layout.name_bytes > 0)
+    places.names = file.reserve_texts(file_names_item, rows, layout.name_bytes);
+  return places;
+}
+
+/// Writes a shard without its rows to `file`. HDF5 lays it out and closes it before the first row
+/// arrives. The rows are written without HDF5, because HDF5 can neither close a file on a full disk
+/// nor let the program end cleanly after that. The place where
+/// JPEGs begin does not depend on `jpeg_bytes` if it is least_jpeg_bytes or more. Errors name
+/// `path`.
+Places write_skeleton(const std::filesystem::path& file, const std::filesystem::path& path,
+                      const ShardLayout& layout) {
+  const h5::Session session;
+  h5::Writer writer =
+      h5::Writer::on_disk(file, path, least_jpeg_bytes);  // the pixels begin at a page
+  write_attributes(writer, layout.info);
+  writer.data_set("classes", layout.info.classes, h5::Ending::padding);
+  Places places = reserve_rows(writer, layout);
+  writer.close();
+  places.end = std::filesystem::file_size(file);
+  return places;
+}
+
+}  // namespace
+
 namespace {
 
 constexpr std::size_t write_buffer_bytes = 4 << 20;

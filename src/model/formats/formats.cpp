@@ -4,18 +4,17 @@
 #include <array>
 #include <cstring>
 #include <fstream>
-#include <optional>
 
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "model/formats/deduce.hpp"
-#include "model/formats/entries.hpp"
 #include "model/formats/npz.hpp"
 #include "model/formats/onnx/onnx.hpp"
 #include "model/formats/safetensors.hpp"
+#include "model/formats/stored_tensor.hpp"
 #include "model/formats/torch/pth.hpp"
 #include "model/judge.hpp"
 

@@ -8,15 +8,15 @@
 #include <cstring>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/base/wire.hpp"
-#include "model/formats/zip/zip_layout.hpp"
-#include "model/formats/zip/zip_writer.hpp"
+#include "model/formats/zip.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -3,9 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "model/formats/entries.hpp"
 #include "model/formats/stored_tensor.hpp"
-#include "model/formats/zip/zip_reader.hpp"
+#include "model/formats/zip.hpp"
 
 namespace lockstep::model {
 

@@ -5,11 +5,11 @@
 #include "model/formats/safetensors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <set>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"

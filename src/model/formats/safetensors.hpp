@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "model/formats/entries.hpp"
 #include "model/formats/stored_tensor.hpp"
 
 namespace lockstep::model {

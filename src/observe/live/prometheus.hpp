@@ -2,11 +2,10 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
+#include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/observe/sink.hpp"
 
 namespace lockstep::observe {
 

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 
 namespace lockstep::observe {

@@ -12,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "lockstep/base/wire.hpp"
 #include "lockstep/config/config.hpp"

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::pack {
 namespace {

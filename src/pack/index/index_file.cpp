@@ -19,7 +19,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/files/large_files.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;

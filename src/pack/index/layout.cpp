@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/edit_distance.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::pack {
 namespace {

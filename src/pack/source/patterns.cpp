@@ -1,7 +1,6 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <optional>
 
 #include <fmt/core.h>
 

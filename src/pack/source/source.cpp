@@ -10,7 +10,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "pack/archive/unpack.hpp"
 #include "pack/index/layout.hpp"
 #include "pack/source/source_files.hpp"

@@ -9,9 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/edit_distance.hpp"
-#include "lockstep/base/text/join.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {

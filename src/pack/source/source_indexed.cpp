@@ -12,7 +12,7 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "pack/index/class_list.hpp"
 #include "pack/index/layout.hpp"

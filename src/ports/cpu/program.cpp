@@ -8,9 +8,8 @@
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cpu/plan/memory.hpp"
-#include "ports/cpu/units/banded_pool.hpp"
-#include "ports/cpu/units/conv/banded_runner.hpp"
+#include "ports/cpu/plan/lifetimes.hpp"
+#include "ports/cpu/units/conv/folded_runner.hpp"
 #include "ports/cpu/units/pool_runner.hpp"
 
 namespace lockstep::cpu {

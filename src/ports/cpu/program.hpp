@@ -4,7 +4,6 @@
 #include "ports/cpu/team.hpp"
 #include "ports/cpu/units/boundary_runner.hpp"
 #include "ports/cpu/units/head_runner.hpp"
-#include "ports/cpu/units/image.hpp"
 
 namespace lockstep::cpu {
 

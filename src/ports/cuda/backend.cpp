@@ -1,18 +1,114 @@
-#include "lockstep/backend/backend.hpp"
-
 #include <fmt/core.h>
 
+#include <memory>
+
+#include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/vectors.hpp"
 #include "lockstep/base/error.hpp"
+#include "ports/cuda/device.hpp"
 #include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/memory_fit.hpp"
 #include "ports/cuda/program.hpp"
 #include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/range.hpp"
-#include "ports/cuda/step_words.hpp"
-#include "ports/cuda/vectors.hpp"
 
 namespace lockstep::cuda {
+namespace {
+
+/// One thread for each value, one block of threads for each block of values: all work is as fast
+/// as the device's memory.
+class CudaVectors final : public backend::Vectors {
+ public:
+  explicit CudaVectors(CudaDevice& device) : device_(device) {}
+  backend::DeviceMemory allocate(std::size_t bytes, const std::string& what) override;
+  void read(const void* from, std::span<std::byte> to) override;
+  void write(std::span<const std::byte> from, void* to) override;
+  void cast(const backend::Vector& from, const backend::Vector& to) override;
+  void add(float factor, const backend::Vector& from, const backend::Vector& to) override;
+  void scale(float factor, const backend::Vector& values) override;
+  void largest(const backend::Vector& values, float* found) override;
+  void multiply(const backend::Matrix& matrix, const backend::Thin& columns,
+                const backend::Thin& product) override;
+  void multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,
+                           const backend::Thin& product) override;
+  void add_product(float keep, float factor, const backend::Thin& rows,
+                   const backend::Thin& columns, const backend::Matrix& to) override;
+  void orthogonalise(const backend::Thin& vectors) override;
+
+ private:
+  CudaDevice& device_;
+};
+
+backend::DeviceMemory CudaVectors::allocate(std::size_t bytes, const std::string& what) {
+  auto memory = std::make_shared<DeviceBuffer>(bytes, what.c_str());
+  if (bytes > 0)
+    check_cuda(cudaMemsetAsync(memory->data(), 0, bytes, device_.compute().get()),
+               "cudaMemsetAsync");
+  std::byte* data = memory->data();
+  return {data, [memory](std::byte*) mutable { memory.reset(); }};
+}
+
+void CudaVectors::read(const void* from, std::span<std::byte> to) {
+  if (to.empty()) return;
+  check_cuda(
+      cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, device_.compute().get()),
+      "cudaMemcpyAsync");
+  device_.compute().synchronize();
+}
+
+void CudaVectors::write(std::span<const std::byte> from, void* to) {
+  if (from.empty()) return;
+  check_cuda(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice,
+                             device_.compute().get()),
+             "cudaMemcpyAsync");
+  device_.compute().synchronize();
+}
+
+void CudaVectors::cast(const backend::Vector& from, const backend::Vector& to) {
+  check_vectors(from, to, "cast");
+  if (from.count > 0) cast_vector(from, to, device_.compute().get());
+}
+
+void CudaVectors::add(float factor, const backend::Vector& from, const backend::Vector& to) {
+  check_vectors(from, to, "add");
+  if (from.count > 0) add_vector(factor, from, to, device_.compute().get());
+}
+
+void CudaVectors::scale(float factor, const backend::Vector& values) {
+  check_vector(values, "scale");
+  if (values.count > 0) scale_vector(factor, values, device_.compute().get());
+}
+
+void CudaVectors::largest(const backend::Vector& values, float* found) {
+  check_vector(values, "largest");
+  largest_value(values, found, device_.compute().get());
+}
+
+void CudaVectors::multiply(const backend::Matrix& matrix, const backend::Thin& columns,
+                           const backend::Thin& product) {
+  check_product(matrix, product, columns, "multiply");
+  cuda::multiply(matrix, columns, product, device_.compute().get());
+}
+
+void CudaVectors::multiply_transposed(const backend::Matrix& matrix, const backend::Thin& rows,
+                                      const backend::Thin& product) {
+  check_product(matrix, rows, product, "multiply_transposed");
+  cuda::multiply_transposed(matrix, rows, product, device_.compute().get());
+}
+
+void CudaVectors::add_product(float keep, float factor, const backend::Thin& rows,
+                              const backend::Thin& columns, const backend::Matrix& to) {
+  check_product(to, rows, columns, "add_product");
+  cuda::add_product(keep, factor, rows, columns, to, device_.compute().get());
+}
+
+void CudaVectors::orthogonalise(const backend::Thin& vectors) {
+  check_thin(vectors, "orthogonalise");
+  cuda::orthogonalise(vectors, device_.compute().get());
+}
+
+}  // namespace
 
 namespace {
 

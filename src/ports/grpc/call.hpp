@@ -1,19 +1,34 @@
 #pragma once
 
-#include <cstddef>
+#include <grpcpp/alarm.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/support/byte_buffer.h>
+
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include <grpcpp/alarm.h>
-#include <grpcpp/generic/async_generic_service.h>
-
 #include "lockstep/base/http.hpp"
-#include "ports/grpc/methods.hpp"
 
+// The methods of the protocol's service, each as a request over HTTP and its response.
 namespace lockstep::grpc {
+
+struct Method {
+  bool open = false;   ///< also for those without a token
+  bool large = false;  ///< its messages may be, so they may take their time
+  /// The request that a message is. `left_s`: until the call's deadline. Throws RequestError.
+  std::function<HttpRequest(::grpc::ByteBuffer& message, std::optional<double> left_s)> ask;
+  /// The reply that a response without an error is.
+  std::function<::grpc::ByteBuffer(const HttpResponse& response)> reply;
+};
+
+/// By its path, "/inference.GRPCInferenceService/ModelInfer"; null where there is none.
+const Method* find_method(const std::string& path);
 
 struct Call;
 

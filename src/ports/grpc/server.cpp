@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.hpp"
@@ -21,7 +22,6 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "ports/grpc/call.hpp"
 #include "ports/grpc/door.hpp"
-#include "ports/grpc/methods.hpp"
 
 // One thread takes calls, their messages and their responses from the library's queue, as the
 // server of HTTP does: a call that waits for its answer holds no thread. Before its message comes,

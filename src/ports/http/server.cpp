@@ -22,11 +22,10 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "ports/http/local_socket.hpp"
+#include "ports/http/listening.hpp"
 #include "ports/http/reply.hpp"
 #include "ports/http/request_deadline.hpp"
 #include "ports/http/strict_header.hpp"
-#include "ports/http/tls.hpp"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/device/idle.hpp"
 #include "ports/mpi/factories.hpp"
 #include "ports/mpi/mail.hpp"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/countdown.hpp"
 #include "lockstep/comm/waits/wait_deadline.hpp"
 #include "ports/mpi/roll_call.hpp"
 

@@ -7,8 +7,7 @@
 #include <iterator>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/countdown.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/device/idle.hpp"
 
 namespace lockstep::mpi {

@@ -15,7 +15,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/arguments.hpp"
+#include "lockstep/comm/agreement.hpp"
 #include "lockstep/comm/worlds/world.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/liveness/watch.hpp"
@@ -23,7 +23,6 @@
 #include "ports/cuda/runtime/range.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 #include "ports/nccl/connection.hpp"
-#include "ports/nccl/types.hpp"
 
 namespace lockstep::nccl {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/worlds/meeting.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 #include "ports/tcp/meeting/meet.hpp"

@@ -6,14 +6,14 @@
 #include <set>
 #include <utility>
 
-#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/base/text/words.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "ports/tcp/meeting/card_keeper.hpp"
-#include "ports/tcp/meeting/handshake_server.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/meeting/meet.hpp"
-#include "ports/tcp/own_addresses.hpp"
+#include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {
 namespace {

@@ -1,5 +1,8 @@
 #include "ports/tcp/wire.hpp"
 
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,7 +16,7 @@
 #include <memory>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/io.hpp"
 
 namespace lockstep::tcp {
 namespace {
@@ -246,6 +249,37 @@ std::optional<std::string> next_message(Wire& wire, double within_s, Countdown* 
     if (left.over() || (deadline && deadline->over())) break;
   }
   return std::nullopt;
+}
+
+namespace {
+
+/// Empty for an address that other machines cannot use.
+std::string numeric(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    const auto& ip = *reinterpret_cast<const sockaddr_in*>(address);
+    inet_ntop(AF_INET, &ip.sin_addr, text, sizeof text);
+  } else if (address->sa_family == AF_INET6) {
+    const auto& ip = *reinterpret_cast<const sockaddr_in6*>(address);
+    if (!IN6_IS_ADDR_LINKLOCAL(&ip.sin6_addr))
+      inet_ntop(AF_INET6, &ip.sin6_addr, text, sizeof text);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    const bool usable = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable || one->ifa_addr == nullptr) continue;
+    if (const std::string text = numeric(one->ifa_addr); !text.empty()) found.push_back(text);
+  }
+  return found;
 }
 
 }  // namespace lockstep::tcp

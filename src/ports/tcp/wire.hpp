@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::tcp {
 
-using Socket = Owned<int, ::close, -1>;
+using Socket = Descriptor;
 
 struct Listener {
   Socket socket;
@@ -81,5 +81,8 @@ void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
 
 /// The next message that arrives within `within_s`, if one does.
 std::optional<std::string> next_message(Wire& wire, double within_s, Countdown* deadline = nullptr);
+
+/// This machine's numeric addresses at which other machines may find it.
+std::vector<std::string> own_addresses();
 
 }  // namespace lockstep::tcp

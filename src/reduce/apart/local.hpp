@@ -14,7 +14,7 @@
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "reduce/apart/own_state.hpp"
-#include "reduce/exact.hpp"
+#include "reduce/bucket_exchange.hpp"
 
 namespace lockstep::reduce {
 

@@ -4,11 +4,12 @@
 #include <cstdint>
 
 #include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::serve {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "serve/predictor.hpp"
 #include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_response.hpp"

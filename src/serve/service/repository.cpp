@@ -8,9 +8,9 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/infer/ladder.hpp"
 #include "serve/protocol/request_error.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/data/bad_row.hpp"
+#include "lockstep/data/batch.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "study/doctor/differences.hpp"

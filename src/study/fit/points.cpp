@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "study/page/document.hpp"
 
 namespace lockstep::study {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/study/plan/study_plan.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/study/fit/summaries.hpp"
 
 namespace lockstep::study {

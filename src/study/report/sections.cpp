@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "study/page/svg.hpp"
 #include "study/runs/run_sections.hpp"

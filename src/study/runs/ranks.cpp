@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/observe/stragglers.hpp"
 #include "study/page/svg.hpp"
 #include "study/runs/run_sections.hpp"

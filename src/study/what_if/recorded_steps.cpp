@@ -8,7 +8,7 @@
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/study/simulate/timeline.hpp"

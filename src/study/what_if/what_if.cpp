@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
 #include "study/doctor/differences.hpp"
 #include "study/what_if/recorded_steps.hpp"

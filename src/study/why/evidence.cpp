@@ -28,9 +28,7 @@ std::uint64_t utc_ms(const std::string& text) {
 
 /// Programs before this one left only a text of it.
 Ending ending_of(const std::string& name, const std::string& reason) {
-  for (const auto& choice : Choices<Ending>::all)
-    if (choice.name == name) return choice.value;
-  return ending_in(reason);
+  return find_choice<Ending>(name).value_or(ending_in(reason));
 }
 
 /// A post-mortem that was written after `since_ms`. Empty for an older one, and with a note for one

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/decide.hpp"

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/train/decide/micro_batches.hpp"
 
 namespace lockstep::train {

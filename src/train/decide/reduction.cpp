@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
 #include "lockstep/reduce/bucket_choice.hpp"
 

@@ -89,8 +89,7 @@ Generation::Generation(const RunDirectory& run, const StartNotice& start) : run_
   const auto taken = numbers(run_);
   for (number_ = taken.empty() ? 1 : taken.back() + 1;; ++number_) {
     const fs::path path = file_of(run_, number_);
-    const Owned<int, ::close, -1> file(
-        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!file && errno == EEXIST) continue;
     const std::string text = to_text(start);
     const bool written = file && write_all(file.get(), text.data(), text.size()) == text.size() &&

@@ -6,8 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"

@@ -9,7 +9,7 @@
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/sampler.hpp"

@@ -122,7 +122,7 @@ bool lock_within(int file, double seconds) {
 RunLock::RunLock(const RunDirectory& run, bool took_over) {
   const std::filesystem::path path = run.root() / ".lock";
   // For an exclusive lock NFS wants a file that is open for writing, for a shared one, for reading.
-  file_ = Owned<int, ::close, -1>(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  file_ = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file_) fail_by_system(path.string() + " cannot be opened", errno);
   if (lock_within(file_.get(), patience_s)) {
     std::error_code none;  // our own time: a file server's clock may be another one
@@ -142,7 +142,7 @@ RunLock::State RunLock::look(const RunDirectory& run) {
   const auto not_known = [&] {
     return State{{}, fmt::format("{}: {}", path.string(), std::strerror(errno))};
   };
-  const Owned<int, ::close, -1> file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file) return errno == ENOENT ? State{} : not_known();
   if (::flock(file.get(), LOCK_SH | LOCK_NB) == 0) return {};
   if (errno != EWOULDBLOCK) return not_known();

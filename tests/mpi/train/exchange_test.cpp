@@ -1,4 +1,4 @@
-#include "reduce/exact.hpp"
+#include "reduce/bucket_exchange.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -11,7 +11,7 @@
 #include "lockstep/optim/loss_scale.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
-#include "ports/cpu/units/loss.hpp"
+#include "ports/cpu/units/head_runner.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;

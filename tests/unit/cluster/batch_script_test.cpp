@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 
 #include "cluster/lint/batch_script.hpp"
-#include "cluster/lint/shell_commands.hpp"
 #include "cluster/lint/slurm_options.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/direct/network.hpp"
+#include "comm/direct/direct.hpp"
 #include "tests/support/laws/verbs.hpp"
 #include "tests/support/queues.hpp"
 

@@ -1,4 +1,4 @@
-#include "comm/two_level/shared_memory.hpp"
+#include "comm/two_level/node_segment.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>

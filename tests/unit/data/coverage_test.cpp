@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "data/chunked/coverage.hpp"
+#include "data/chunked/selection.hpp"
 #include "lockstep/base/rng.hpp"
 
 using namespace lockstep;

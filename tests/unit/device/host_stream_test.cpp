@@ -9,9 +9,9 @@ using namespace lockstep::device;
 namespace {
 
 /// Finishes at the given call and writes its name then.
-class Countdown final : public Pending {
+class SlowCount final : public Pending {
  public:
-  Countdown(int name, int calls, std::vector<int>& log) : name_(name), calls_(calls), log_(log) {}
+  SlowCount(int name, int calls, std::vector<int>& log) : name_(name), calls_(calls), log_(log) {}
   bool advance() override {
     REQUIRE(calls_ > 0);  // never called again once finished
     if (--calls_ > 0) return false;
@@ -38,9 +38,9 @@ TEST_CASE("an event is done when what was put in earlier has finished, and not e
   HostStream stream;
   std::vector<int> log;
   const auto before = stream.record();
-  stream.put(std::make_unique<Countdown>(1, 5, log));
+  stream.put(std::make_unique<SlowCount>(1, 5, log));
   const auto between = stream.record();
-  stream.put(std::make_unique<Countdown>(2, 9, log));
+  stream.put(std::make_unique<SlowCount>(2, 9, log));
   const auto after = stream.record();
   REQUIRE(before->done());
   REQUIRE_FALSE(after->done());
@@ -56,9 +56,9 @@ TEST_CASE("an event is done when what was put in earlier has finished, and not e
 TEST_CASE("events come in the stream's order, whichever operation is quicker", "[host_stream]") {
   HostStream stream;
   std::vector<int> log;
-  stream.put(std::make_unique<Countdown>(1, 6, log));
+  stream.put(std::make_unique<SlowCount>(1, 6, log));
   const auto first = stream.record();
-  stream.put(std::make_unique<Countdown>(2, 1, log));
+  stream.put(std::make_unique<SlowCount>(2, 1, log));
   const auto second = stream.record();
   stream.advance();
   REQUIRE(log == std::vector<int>{2});
@@ -74,10 +74,10 @@ TEST_CASE("the newest operation is done when it has finished, whatever is in fro
     INFO(others << " in front");
     HostStream stream;
     std::vector<int> log;
-    for (int i = 0; i < others; ++i) stream.put(std::make_unique<Countdown>(100 + i, 1000, log));
-    stream.put(std::make_unique<Countdown>(1, 3, log));
+    for (int i = 0; i < others; ++i) stream.put(std::make_unique<SlowCount>(100 + i, 1000, log));
+    stream.put(std::make_unique<SlowCount>(1, 3, log));
     const auto newest = stream.record_newest();
-    stream.put(std::make_unique<Countdown>(2, 1000, log));
+    stream.put(std::make_unique<SlowCount>(2, 1000, log));
     int polls = 0;
     while (!newest->done()) ++polls;
     CHECK(polls < 10);
@@ -93,7 +93,7 @@ TEST_CASE("the newest operation is done when it has finished, whatever is in fro
 TEST_CASE("a stream waits for another stream's event", "[host_stream]") {
   HostStream compute, network;
   std::vector<int> log;
-  network.put(std::make_unique<Countdown>(1, 4, log));
+  network.put(std::make_unique<SlowCount>(1, 4, log));
   const auto reduced = network.record();
   compute.wait(*reduced);
   REQUIRE(log == std::vector<int>{1});
@@ -102,7 +102,7 @@ TEST_CASE("a stream waits for another stream's event", "[host_stream]") {
 TEST_CASE("synchronize finishes everything in flight", "[host_stream]") {
   HostStream stream;
   std::vector<int> log;
-  for (int i = 0; i < 20; ++i) stream.put(std::make_unique<Countdown>(i, 1 + i % 3, log));
+  for (int i = 0; i < 20; ++i) stream.put(std::make_unique<SlowCount>(i, 1 + i % 3, log));
   stream.synchronize();
   REQUIRE(log.size() == 20);
   REQUIRE(stream.in_flight() == 0);

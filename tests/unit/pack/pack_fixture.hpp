@@ -9,9 +9,8 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/data/shard/shard_normalisation.hpp"
 #include "pack/pack_folder.hpp"
-#include "pack/pack_row.hpp"
+#include "pack/pack_note.hpp"
 #include "pack/packer.hpp"
-#include "pack/totals.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 namespace lockstep::test {

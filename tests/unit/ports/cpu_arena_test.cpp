@@ -5,7 +5,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;

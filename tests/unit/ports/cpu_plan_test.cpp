@@ -6,7 +6,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/plan/bands.hpp"
 #include "ports/cpu/plan/lowering.hpp"
 #include "ports/cpu/program.hpp"
 #include "ports/cpu/team.hpp"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "lockstep/base/rng.hpp"
-#include "ports/cpu/arena/orthogonal.hpp"
-#include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/arena/muon.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 #include "tests/support/laws/rules.hpp"
 #include "tests/support/networks/sketch.hpp"
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/backend/backend.hpp"
-#include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 #include "tests/support/laws/matrix_laws.hpp"
 #include "tests/support/laws/vector_laws.hpp"
 

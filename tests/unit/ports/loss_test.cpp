@@ -1,4 +1,4 @@
-#include "ports/cpu/units/loss.hpp"
+#include "ports/cpu/units/head_runner.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

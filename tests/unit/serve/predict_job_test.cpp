@@ -3,6 +3,7 @@
 #include "lockstep/serve/predict_job.hpp"
 
 #include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/bad_row.hpp"
+#include "lockstep/data/batch.hpp"
 #include "lockstep/infer/classifier.hpp"
 #include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"

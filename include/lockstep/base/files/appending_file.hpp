@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -25,7 +23,7 @@ class AppendingFile {
  public:
   struct Target {
     std::filesystem::path path;
-    Owned<int, ::close, -1> file = {};
+    Descriptor file = {};
     std::uint64_t bytes = 0;            ///< its length
     void write(std::string_view more);  ///< throws as fail_by_system()
   };

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep {

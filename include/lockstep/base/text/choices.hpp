@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,11 +47,18 @@ std::vector<std::string> choice_names() {
 InputError unknown_choice(std::string_view text, std::string_view what,
                           const std::vector<std::string>& names);
 
-/// The value with this name. Throws unknown_choice().
+/// The value with this name, if there is one.
+template <Enumerated E>
+std::optional<E> find_choice(std::string_view name) {
+  for (const Choice<E>& choice : Choices<E>::all)
+    if (choice.name == name) return choice.value;
+  return std::nullopt;
+}
+
+/// The same. Throws unknown_choice().
 template <Enumerated E>
 E parse_choice(std::string_view text, std::string_view what) {
-  for (const Choice<E>& choice : Choices<E>::all)
-    if (choice.name == text) return choice.value;
+  if (const auto value = find_choice<E>(text)) return *value;
   throw unknown_choice(text, what, choice_names<E>());
 }
 

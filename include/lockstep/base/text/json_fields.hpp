@@ -187,8 +187,7 @@ class JsonReader {
   template <Enumerated Value>
   void get(const char* name, const Json& json, Value& value) {
     want(json.is_string(), name, "a text");
-    for (const auto& choice : Choices<Value>::all)
-      if (choice.name == json.template get<std::string>()) value = choice.value;
+    value = find_choice<Value>(json.template get<std::string>()).value_or(value);
   }
   template <std::integral Value>
   void get(const char* name, const Json& json, Value& value) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "lockstep/cluster/identity/identify.hpp"
@@ -24,5 +25,10 @@ std::optional<double> read_time_limit(std::string_view text);
 /// Seconds from the SIGTERM with which mpirun answers Ctrl-C (or a SIGTERM to itself) to its
 /// SIGKILL. Nothing under other launchers, which wait much longer.
 std::optional<double> mpirun_patience_s(const EnvLookup& env);
+
+/// What to know about a variable of this environment that makes Open MPI's ranks yield the core
+/// without end while they wait: its name, what it does, and what lockstep does about it. Empty
+/// where none does.
+std::string describe_endless_yields(const EnvLookup& env);
 
 }  // namespace lockstep::cluster

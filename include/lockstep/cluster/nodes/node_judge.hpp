@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/nodes/node_figures.hpp"
+#include "lockstep/cluster/nodes/node_measure.hpp"
 
 namespace lockstep::cluster {
 
@@ -19,5 +19,9 @@ struct NodeFindings {
 /// cannot be blamed on one node (a single slow link, two nodes that differ) excludes no node. Pure.
 NodeFindings judge_nodes(const std::vector<NodeFigures>& nodes,
                          const std::vector<LinkFigures>& links);
+
+/// All figures and findings as one JSON object for the run's directory.
+std::string to_json(const std::vector<NodeFigures>& nodes, const std::vector<LinkFigures>& links,
+                    const NodeFindings& findings);
 
 }  // namespace lockstep::cluster

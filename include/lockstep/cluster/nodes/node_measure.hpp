@@ -1,12 +1,70 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "lockstep/cluster/nodes/node_figures.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/cluster/topology/machine.hpp"
 
 namespace lockstep::cluster {
+
+/// What was measured on a node's disk, or on the file system of a directory.
+struct DiskFigures {
+  double write_bytes_per_s = 0;  ///< synchronised
+  double free_bytes = 0;
+  std::string error;  ///< why it cannot be used; empty when it can
+
+  static void fields(auto& self, auto&& visit) {
+    visit("write_bytes_per_s", self.write_bytes_per_s);
+    visit("free_bytes", self.free_bytes);
+    visit("error", self.error);
+  }
+};
+
+/// What was measured on one node, by all its ranks together.
+struct NodeFigures {
+  std::string host;             ///< the scheduler's name for it
+  double flops_per_s = 0;       ///< of its slowest core, by CPU time used (plain SSE)
+  double cpu_share = 1;         ///< of its cores' time that the measuring threads got, 0 to 1
+  double copy_bytes_per_s = 0;  ///< memory to memory, all its cores together
+  double memory_bytes = 0;      ///< size of its memory
+  std::optional<DiskFigures> disk;
+  /// What should be the same on all nodes: versions, limits, what is mounted.
+  std::map<std::string, std::string> facts;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("host", self.host);
+    visit("flops_per_s", self.flops_per_s);
+    visit("cpu_share", self.cpu_share);
+    visit("copy_bytes_per_s", self.copy_bytes_per_s);
+    visit("memory_bytes", self.memory_bytes);
+    visit.nullable("disk", self.disk);
+    visit("facts", self.facts);
+  }
+};
+
+/// What was measured between two nodes, which are indices into the list of figures.
+struct LinkFigures {
+  std::size_t a = 0, b = 0;
+  double bytes_per_s = 0;   ///< in each direction, both at once
+  double round_trip_s = 0;  ///< of a byte
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.a, self.b, self.bytes_per_s, self.round_trip_s);
+  }
+};
+
+/// Combines the figures of one node's ranks into the node's. Pure.
+NodeFigures combine(const std::vector<NodeFigures>& ranks);
+
+/// This node's facts: kernel, processor, the program's libraries with their build ids, limits, GPU
+/// driver, and which of `paths` can be read.
+std::map<std::string, std::string> node_facts(const Machine& machine,
+                                              const std::vector<std::string>& paths);
 
 /// One rank's part of the measurement, without facts and disk. Runs a thread on each core for about
 /// a second; the ranks of all nodes should call it at the same time.
@@ -16,5 +74,10 @@ NodeFigures measure_cores(const std::vector<CpuSet>& cores);
 /// removes it. The figures hold an error when that fails or takes longer than 5 s, as on a file
 /// system that hangs.
 DiskFigures measure_disk(const std::filesystem::path& directory);
+
+/// A round-robin tournament: in tournament_rounds(count) rounds each pair meets once. Returns the
+/// partner of `me` of `count` in `round`, or nothing when `me` sits the round out. Pure.
+std::optional<std::size_t> partner_in(std::size_t round, std::size_t me, std::size_t count);
+std::size_t tournament_rounds(std::size_t count);
 
 }  // namespace lockstep::cluster

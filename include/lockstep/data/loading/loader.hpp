@@ -11,7 +11,7 @@
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/augment/mix.hpp"
 #include "lockstep/data/batch.hpp"
-#include "lockstep/data/loading/row_source.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/device/device.hpp"

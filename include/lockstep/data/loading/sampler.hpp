@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
-#include "lockstep/data/row_range.hpp"
+#include "lockstep/data/batch.hpp"
 
 namespace lockstep::data {
 

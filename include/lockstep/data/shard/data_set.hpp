@@ -9,12 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/data/bad_row.hpp"
+#include "lockstep/data/batch.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/data/external/external.hpp"
-#include "lockstep/data/node_copy.hpp"
-#include "lockstep/data/row_range.hpp"
-#include "lockstep/data/storage.hpp"
 
 namespace lockstep::data {
 

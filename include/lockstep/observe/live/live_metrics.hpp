@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/observe/sink.hpp"
+#include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::observe {
 

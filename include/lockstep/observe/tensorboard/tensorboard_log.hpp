@@ -5,7 +5,7 @@
 
 #include "lockstep/base/files/appending_file.hpp"
 #include "lockstep/config/config.hpp"
-#include "lockstep/observe/sink.hpp"
+#include "lockstep/observe/metrics.hpp"
 
 namespace lockstep::observe {
 

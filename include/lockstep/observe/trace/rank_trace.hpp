@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/observe/trace/clock_offset.hpp"
@@ -61,5 +62,23 @@ std::string merged_trace(const std::vector<RankTrace>& ranks, std::uint64_t unix
 /// Times are those of merged_trace().
 std::string kineto_trace(const std::vector<RankTrace>& ranks, std::size_t which,
                          std::uint64_t unix_ms);
+
+/// The text of a trace in the format of chrome://tracing and Perfetto while it is written, one
+/// event a line. Arguments are JSON, without braces: `"bucket": 3`; times are microseconds.
+class ChromeTrace {
+ public:
+  /// `head`: further members, as JSON without braces, before the events.
+  explicit ChromeTrace(std::string_view head = "");
+  /// A thread of a process, or with thread < 0 the process itself, is called so.
+  void name(int process, int thread, std::string_view name);
+  void span(int process, int thread, std::string_view category, std::string_view name,
+            double began_us, double ended_us, std::string_view arguments);
+  std::string take();  ///< once, at the end
+
+ private:
+  void begin();
+  std::string text_;
+  bool first_ = true;
+};
 
 }  // namespace lockstep::observe

@@ -69,7 +69,7 @@ class RunLock {
   static State look(const RunDirectory& run);
 
  private:
-  Owned<int, ::close, -1> file_;
+  Descriptor file_;
 };
 
 }  // namespace lockstep::train

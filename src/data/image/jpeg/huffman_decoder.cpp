@@ -1,6 +1,5 @@
 #include "data/image/jpeg/huffman_decoder.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include <jerror.h>

@@ -1,4 +1,4 @@
-#include "model/formats/onnx/graph_writer.hpp"
+#include "model/formats/onnx/onnx_layout.hpp"
 
 #include <bit>
 #include <string_view>

@@ -1,6 +1,5 @@
 #include "model/formats/onnx/onnx.hpp"
 
-#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -11,8 +10,8 @@
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
-#include "model/formats/entries.hpp"
-#include "model/formats/onnx/graph_writer.hpp"
+#include "model/formats/onnx/onnx_layout.hpp"
+#include "model/formats/stored_tensor.hpp"
 
 namespace lockstep::model {
 namespace {

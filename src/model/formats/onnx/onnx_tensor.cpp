@@ -2,7 +2,7 @@
 //   raw_data     all types: their bytes, little-endian, row by row
 //   float_data   float32 in this way; double_data: float64
 //   int32_data   each float16 or bfloat16 as the varint of its bits; int64_data: each int64
-#include "model/formats/onnx/onnx_tensor.hpp"
+#include "model/formats/onnx/onnx_layout.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/wire.hpp"
-#include "model/formats/onnx/onnx_layout.hpp"
 #include "model/shape_text.hpp"
 
 namespace lockstep::model {

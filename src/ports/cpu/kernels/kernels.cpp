@@ -3,7 +3,6 @@
 #include <dnnl.h>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cpu/kernels/kernels_isa.hpp"
 #include "ports/cpu/kernels/tap_gradient.hpp"
 #include "ports/cpu/kernels/winograd/winograd.hpp"
 

@@ -1,5 +1,5 @@
 #include "lockstep/backend/arithmetic.hpp"
-#include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
 

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "ports/cpu/kernels/kernels_isa.hpp"
+#include "ports/cpu/kernels/kernels.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
 

@@ -40,4 +40,36 @@ void SendRunner::forward(const Chunk& chunk) {
   std::memcpy(value_at(chunk), c.runners[*unit.input]->value(chunk), chunk.share(image_bytes_));
 }
 
+Image::Image(Context& context)
+    : c(context), row_values_(context.network.input.count()), rows_(context.spec.slots) {
+  if (c.network.nodes.front().op != nn::Op::input) return;  // a later stage
+  const std::size_t channels = c.network.input.channels;
+  check(48 % channels == 0, "48 values must be whole pixels: 1 to 4 channels");
+  check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
+        "mean and deviation must have one value for each channel");
+  for (std::size_t i = 0; i < 48; ++i) {
+    const double mean = c.spec.mean[i % channels], deviation = c.spec.stddev[i % channels];
+    scale_[i] = static_cast<float>(1 / (255 * deviation));
+    shift_[i] = static_cast<float>(-mean / deviation);
+  }
+}
+
+void Image::plan(std::size_t region) {
+  places_[region] = c.scratch(region, row_values_ * bytes_of(c.storage));
+}
+
+const std::byte* Image::value(const Chunk& chunk) const {
+  std::byte* out = c.lane_at(chunk.lane, places_.at(chunk.region));
+  values(chunk.first * row_values_, chunk.count * row_values_, out);
+  return out;
+}
+
+void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
+  const LoadedRows& rows = rows_[c.slot];
+  if (rows.floats)
+    c.kernels.from_float(rows.floats + first, count, out);
+  else
+    c.kernels.normalise(rows.bytes + first, count, scale_, shift_, out);
+}
+
 }  // namespace lockstep::cpu

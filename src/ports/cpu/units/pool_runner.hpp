@@ -1,7 +1,10 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
+#include "ports/cpu/plan/lowering.hpp"
+#include "ports/cpu/runner.hpp"
 #include "ports/cpu/units/point_runner.hpp"
 
 namespace lockstep::cpu {
@@ -39,6 +42,32 @@ class PoolRunner final : public Runner {
   std::size_t workspace_bytes_ = 0;  // of one row: oneDNN's record of which input was the largest
   std::size_t workspace_ = 0, dinput_ = 0, sum_ = 0;
   std::map<std::size_t, Prepared> prepared_;  // by rows
+};
+
+/// Evaluation's max pooling where lanes share the rows: each lane makes some lines. A chunk stands
+/// for its lane; it has all rows.
+class BandedPool final : public Runner {
+ public:
+  BandedPool(Context& context, std::size_t number) : Runner(context, number) {}
+  void plan() override;
+  void bind() override;
+  void forward(const Chunk& chunk) override;
+  const std::byte* value(const Chunk& chunk) override {
+    return c.value_at(index, chunk, to_.count() * bytes_of(c.storage));
+  }
+  const std::byte* input_gradient(const Chunk&) override { return nullptr; }
+
+ private:
+  /// One call of a lane.
+  struct Job {
+    Band band;
+    dnnl::pooling_forward primitive;
+    std::unordered_map<int, dnnl::memory> arguments;
+  };
+  Job job(const Band& band);
+
+  nn::Shape from_, to_;
+  std::vector<std::vector<Job>> jobs_;  // by lane
 };
 
 }  // namespace lockstep::cpu

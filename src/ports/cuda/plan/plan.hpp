@@ -8,7 +8,7 @@
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/plan/engines/conv_engines.hpp"
-#include "ports/cuda/plan/image_fold.hpp"
+#include "ports/cuda/plan/fusion.hpp"
 #include "ports/cuda/plan/lifetimes.hpp"
 
 namespace lockstep::cuda {

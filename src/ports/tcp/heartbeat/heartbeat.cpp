@@ -6,7 +6,7 @@
 #include "lockstep/comm/record.hpp"
 #include "ports/tcp/heartbeat/heartbeat_client.hpp"
 #include "ports/tcp/heartbeat/heartbeat_server.hpp"
-#include "ports/tcp/own_addresses.hpp"
+#include "ports/tcp/wire.hpp"
 
 namespace lockstep::liveness {
 

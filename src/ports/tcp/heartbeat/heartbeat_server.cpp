@@ -12,8 +12,8 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/base/text/words.hpp"
+#include "lockstep/comm/nodes.hpp"
 
 namespace lockstep::tcp {
 namespace {

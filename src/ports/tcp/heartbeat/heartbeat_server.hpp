@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,7 +8,7 @@
 #include "lockstep/liveness/links.hpp"
 #include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 #include "ports/tcp/heartbeat/node_probe.hpp"
-#include "ports/tcp/meeting/handshake_server.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 
 namespace lockstep::tcp {
 

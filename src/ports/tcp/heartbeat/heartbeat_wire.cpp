@@ -1,9 +1,6 @@
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <sstream>
 
 #include "lockstep/comm/record.hpp"
 

@@ -7,7 +7,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/links.hpp"
-#include "ports/tcp/own_addresses.hpp"
+#include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {
 namespace {

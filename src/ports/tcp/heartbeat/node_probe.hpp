@@ -12,7 +12,7 @@
 #include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 #include "ports/tcp/heartbeat/packet_probe.hpp"
-#include "ports/tcp/meeting/handshake_server.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 
 namespace lockstep::tcp {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/meeting/meet.hpp"

@@ -11,11 +11,10 @@
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/countdown.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/device/idle.hpp"
-#include "ports/tcp/own_addresses.hpp"
+#include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {
 namespace {

@@ -10,7 +10,7 @@
 #include "lockstep/base/owned.hpp"
 #include "lockstep/comm/control.hpp"
 #include "ports/tcp/connect_attempt.hpp"
-#include "ports/tcp/meeting/handshake_server.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/mesh/link.hpp"
 
 namespace lockstep::tcp {

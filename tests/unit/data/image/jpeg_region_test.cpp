@@ -1,4 +1,4 @@
-#include "data/image/jpeg/jpeg_region.hpp"
+#include "data/image/jpeg/jpeg_codec.hpp"
 
 #include <array>
 #include <catch2/catch.hpp>

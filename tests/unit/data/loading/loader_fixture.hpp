@@ -1,6 +1,7 @@
 #pragma once
 
 #include <hdf5.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -11,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
-#include "data/loading/replacement.hpp"
+#include "data/loading/row_maker.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

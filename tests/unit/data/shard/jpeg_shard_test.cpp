@@ -5,7 +5,7 @@
 #include <new>
 
 #include "data/augment/geometry.hpp"
-#include "data/image/jpeg/jpeg_region.hpp"
+#include "data/image/jpeg/jpeg_codec.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <functional>
 
-#include "data/bytes/fault_guard.hpp"
 #include "data/bytes/mapping.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -12,7 +12,7 @@
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "model/formats/entries.hpp"
+#include "model/formats/stored_tensor.hpp"
 #include "tests/support/harness/wire_reader.hpp"
 #include "tests/support/networks/onnx_run.hpp"
 #include "tests/support/networks/sketch.hpp"

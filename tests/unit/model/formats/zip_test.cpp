@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "model/formats/zip/zip_reader.hpp"
-#include "model/formats/zip/zip_writer.hpp"
+#include "model/formats/zip.hpp"
 #include "tests/unit/model/formats/zip_fixture.hpp"
 #include "tests/unit/model/network_fixture.hpp"
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/direct/chunks.hpp"
+#include "comm/direct/direct.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/comm/worlds/link_probe.hpp"
 #include "ports/tcp/connect_attempt.hpp"

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "ports/tcp/connect_attempt.hpp"
-#include "ports/tcp/meeting/handshake_server.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 
 namespace {
 

@@ -2,10 +2,10 @@
 
 #include <map>
 
+#include "ports/cpu/units/boundary_runner.hpp"
 #include "ports/cpu/units/conv/batch_norm.hpp"
 #include "ports/cpu/units/conv/convolution.hpp"
 #include "ports/cpu/units/conv/winograd_conv.hpp"
-#include "ports/cpu/units/image.hpp"
 
 namespace lockstep::cpu {
 

@@ -3,14 +3,13 @@
 #include <cstddef>
 #include <dnnl.hpp>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/network.hpp"
 #include "ports/cpu/kernels/tap_gradient.hpp"
-#include "ports/cpu/plan/bands.hpp"
+#include "ports/cpu/plan/lowering.hpp"
 
 namespace lockstep::cpu {
 

@@ -10,7 +10,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "ports/cuda/plan/engines/conv_graph.hpp"
-#include "ports/cuda/plan/engines/conv_places.hpp"
 
 namespace cudnn_frontend {
 

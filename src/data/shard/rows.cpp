@@ -1,0 +1,154 @@
+#include "data/shard/rows.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+#include "lockstep/data/batch.hpp"
+
+namespace lockstep::data {
+
+std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label) {
+  const auto bits = static_cast<std::uint32_t>(label);
+  std::uint8_t bytes[4];
+  for (int i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(bits >> (8 * i));
+  return crc32c(bytes, sizeof bytes, crc32c(image.data(), image.size()));
+}
+
+RowChecksums::RowChecksums(std::filesystem::path path, std::string what,
+                           std::vector<std::uint32_t> crcs)
+    : path_(std::move(path)), what_(std::move(what)), crcs_(std::move(crcs)) {}
+
+void RowChecksums::check(std::size_t row, std::int32_t label, std::span<const std::uint8_t> bytes,
+                         const FileBytes* file) const {
+  if (crcs_.empty()) return;
+  const std::uint32_t stored = crcs_[row], crc = row_crc(bytes, label);
+  if (crc == stored) return;
+  const CopiedFile* copy = nullptr;
+  if (file != nullptr) {
+    file->require_read(row);  // missing pages are not a damaged row
+    copy = file->copied();
+  }
+  throw BadRow(fmt::format(
+      "{}: row {} is damaged: the CRC-32C of its {} and its label is {:08x}, but {:08x} is stored; "
+      "restore the file or pack it again{}",
+      path_.string(), row, what_, crc, stored,
+      copy != nullptr ? fmt::format(" (and remove its copy {})", copy->path().string())
+                      : std::string()));
+}
+
+ContiguousRows::ContiguousRows(std::unique_ptr<FileBytes> file, const PixelForm& form,
+                               RowChecksums checksums)
+    : file_(std::move(file)), form_(form), checksums_(std::move(checksums)) {}
+
+ByteRange ContiguousRows::range(std::size_t row) const {
+  const std::uint64_t bytes = form_.stored_bytes();
+  return {row * bytes, (row + 1) * bytes};
+}
+
+void ContiguousRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
+  if (form_.plain())
+    file_->read(row, range(row).begin, to);
+  else
+    read_converted(row, to.data());
+  checksums_.check(row, label, to, file_.get());
+}
+
+void ContiguousRows::read_converted(std::size_t row, std::uint8_t* pixels) const {
+  thread_local std::vector<std::uint8_t> numbers;
+  numbers.resize(form_.stored_bytes());
+  file_->read(row, range(row).begin, numbers);
+  if (const auto bad = form_.convert(numbers.data(), pixels))
+    throw InputError(fmt::format("{}: {}", file_->path().string(), not_a_pixel(form_, row, *bad)));
+}
+
+std::span<const std::uint8_t> ContiguousRows::in_place(std::size_t row, std::int32_t label) const {
+  if (!form_.plain()) return {};
+  const std::uint8_t* pixels = file_->mapped(row, range(row).begin, form_.count());
+  if (pixels == nullptr) return {};
+  checksums_.check(row, label, {pixels, form_.count()}, file_.get());
+  file_->require_read(row);
+  return {pixels, form_.count()};
+}
+
+bool ContiguousRows::prepare(std::size_t row) const {
+  file_->ask_for(range(row).begin, form_.stored_bytes());
+  return false;
+}
+
+void ContiguousRows::describe(Storage& storage) const {
+  storage.converted = storage.converted || (!form_.is_bytes() && !is_float(form_.number));
+}
+
+ChunkedRows::ChunkedRows(std::unique_ptr<StoredImages> images, BlockCache& cache,
+                         RowChecksums checksums)
+    : images_(std::move(images)),
+      cache_(cache),
+      file_(cache.add_file()),
+      checksums_(std::move(checksums)) {}
+
+std::array<std::size_t, 2> ChunkedRows::size(std::size_t) const {
+  return {images_->form().height, images_->form().width};
+}
+
+std::size_t ChunkedRows::block_bytes(std::size_t block) const {
+  return images_->rows_of(block) * images_->form().count();
+}
+
+void ChunkedRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
+  const std::size_t rows = images_->block_rows(), block = row / rows;
+  const auto kept = cache_.get({file_, block}, block_bytes(block),
+                               [&](std::uint8_t* pixels) { images_->decode(block, pixels); });
+  std::memcpy(to.data(), kept->memory.get() + row % rows * to.size(), to.size());
+  checksums_.check(row, label, to, nullptr);
+}
+
+bool ChunkedRows::prepare(std::size_t row) const {
+  const std::size_t block = row / images_->block_rows();
+  try {
+    return cache_.prepare({file_, block}, block_bytes(block),
+                          [&](std::uint8_t* pixels) { images_->decode(block, pixels); });
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+void ChunkedRows::describe(Storage& storage) const {
+  const bool slower = images_->through_hdf5() && !storage.through_hdf5;
+  if (slower || images_->block_rows() > storage.block_rows || storage.layout == "contiguous") {
+    storage.layout = images_->layout();
+    storage.through_hdf5 = storage.through_hdf5 || images_->through_hdf5();
+  }
+  storage.contiguous = false;
+  const PixelForm& form = images_->form();
+  storage.converted = storage.converted || (!form.is_bytes() && !is_float(form.number));
+  storage.block_rows = std::max(storage.block_rows, images_->block_rows());
+}
+
+JpegRows::JpegRows(std::unique_ptr<FileBytes> file, std::vector<std::uint64_t> ends,
+                   std::vector<std::uint16_t> sizes, RowChecksums checksums)
+    : file_(std::move(file)),
+      ends_(std::move(ends)),
+      sizes_(std::move(sizes)),
+      checksums_(std::move(checksums)) {}
+
+std::array<std::size_t, 2> JpegRows::size(std::size_t row) const {
+  return {sizes_[2 * row], sizes_[2 * row + 1]};
+}
+
+void JpegRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
+  file_->read(row, ends_[row], to);
+  checksums_.check(row, label, to, file_.get());
+}
+
+bool JpegRows::prepare(std::size_t row) const {
+  file_->ask_for(ends_[row], bytes(row));
+  return false;
+}
+
+}  // namespace lockstep::data
