@@ -422,7 +422,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp tests/fuzz/*/*.cpp)))
 FUZZED   := $(filter-out src/pack/pack% %/loader.cpp %/shapes.cpp,\
             $(call found,src/base src/data src/pack,*.cpp)) $(call found,src/config src/nn,*.cpp) \
-            $(addprefix src/backend/,precision.cpp recompute.cpp winograd.cpp) \
+            $(addprefix src/backend/,parameters.cpp recompute.cpp winograd.cpp) \
             $(addprefix src/model/,checkpoint.cpp model.cpp network_text.cpp seal.cpp) \
             $(call found,src/model/formats src/serve/protocol,*.cpp)
 .PHONY: fuzz

@@ -30,15 +30,13 @@ config::Config settings_in_weights(const std::string& path, const model::Model& 
 
 config::Config settings_in_checkpoint(const std::string& path) {
   const model::CheckpointHeader header = model::read_header(path);
-  config::Config config;
   try {
-    config::apply_toml(config, header.config, path);
+    return config::config_in(header.config, path);
   } catch (const InputError& error) {
     if (!header.explains_itself()) throw;
     log::warn(fmt::format("{}; its configuration is ignored", error.what()));
-    config = {};
+    return {};
   }
-  return config;
 }
 
 std::string shape_text(const data::DataSetInfo& info) {
@@ -88,8 +86,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
 
 model::Description describe_by_config(const model::CheckpointHeader& header,
                                       const std::filesystem::path& path) {
-  config::Config config;
-  config::apply_toml(config, header.config, path.string());
+  config::Config config = config::config_in(header.config, path.string());
   config.freeze = nn::Freeze::none;
   return {make_network(config, header.input), header.input, preparation(config, header.input)};
 }

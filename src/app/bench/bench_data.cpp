@@ -1,7 +1,6 @@
 #include "app/bench/bench_data.hpp"
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <thread>
 
@@ -43,11 +42,6 @@ class HostMemory final : public device::Device {
  public:
   std::string name() const override { return "host memory"; }
   device::Stream& compute() override { throw Error("host memory computes nothing"); }
-  device::PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    constexpr std::align_val_t page{4096};
-    auto* data = static_cast<std::byte*>(::operator new(bytes, page));
-    return {data, bytes, [=](std::byte* memory) { ::operator delete(memory, page); }};
-  }
 };
 
 data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet& rows) {

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
@@ -43,12 +42,6 @@ class CpuDevice final : public device::Device {
  public:
   std::string name() const override { return "cpu"; }
   device::Stream& compute() override { return compute_; }
-  device::PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    const std::size_t rounded = (bytes + 63) / 64 * 64;
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
-    if (!data) throw std::bad_alloc();
-    return {data, bytes, [](std::byte* p) { std::free(p); }};
-  }
 
  private:
   device::HostStream compute_;  // always empty: each call returns only when its work is finished

@@ -8,8 +8,8 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
-#include "serve/protocol/openapi.hpp"
 #include "serve/protocol/request_error.hpp"
+#include "serve/protocol/route.hpp"
 #include "serve/service/documents.hpp"
 
 namespace lockstep::serve {

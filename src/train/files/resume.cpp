@@ -140,9 +140,7 @@ std::string changed_placement(const model::CheckpointHeader& header, const confi
 }  // namespace
 
 config::Config written_config(const ResumePoint& point) {
-  config::Config config;
-  config::apply_toml(config, point.header.config, point.checkpoint.string());
-  return settled(std::move(config));
+  return settled(config::config_in(point.header.config, point.checkpoint.string()));
 }
 
 std::optional<ResumePoint> find_resume_point(const config::Config& config,

@@ -6,7 +6,6 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/ending/notify.hpp"
-#include "train/loop/divergence.hpp"
 #include "train/loop/run_loop.hpp"
 
 // How a run ends: stopped, finished, diverged or failed.

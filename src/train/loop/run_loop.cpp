@@ -18,7 +18,6 @@
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/ending/stop_policy.hpp"
-#include "train/loop/divergence.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -29,6 +28,9 @@ StopSpec stop_spec(const RunSpec& spec, bool is_root) {
           .margin_s = spec.config.walltime.margin_s,
           .stop_after = spec.config.stop_after};
 }
+
+/// What a loss is that is not finite.
+const char* strange_loss(double loss) { return std::isnan(loss) ? "not a number" : "infinite"; }
 
 std::string diverged_at(double loss, const model::Progress& at, const RunFiles& files) {
   const bool saved = !files.checkpoints().newest_first().empty();
@@ -241,11 +243,12 @@ std::optional<observe::Validation> RunLoop::evaluate() {
   control_.activity.enter(comm::Phase::evaluation);
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
-  require_converging(
-      std::isfinite(result.mean.loss),
-      fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
-                  "Lower optim.lr or lengthen optim.warmup-epochs",
-                  strange_loss(result.mean.loss), progress_.step, progress_.epoch + 1));
+  if (!std::isfinite(result.mean.loss))
+    throw Error(
+        fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
+                    "Lower optim.lr or lengthen optim.warmup-epochs",
+                    strange_loss(result.mean.loss), progress_.step, progress_.epoch + 1),
+        Ending::diverged);
   return result.mean;
 }
 
