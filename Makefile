@@ -31,7 +31,7 @@ include src/ports/cuda/cuda.mk
 include src/ports/grpc/grpc.mk
 
 # ---- what goes into the program --------------------------------------------------------------
-ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe train serve study
+ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe infer train serve study
 PORTS     := cpu clock mpi tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) $(or $(WITH_GRPC),none/grpc)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
@@ -54,7 +54,7 @@ objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 # source is compiled separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
-               observe train serve study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
+               observe infer train serve study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp
 folders_of = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),$(1)))))
 folders   := $(call folders_of,$(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))
@@ -422,7 +422,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,\
               $(filter-out %/driver.cpp,$(wildcard tests/fuzz/*.cpp tests/fuzz/*/*.cpp)))
 FUZZED   := $(filter-out src/pack/pack% %/loader.cpp %/shapes.cpp,\
             $(call found,src/base src/data src/pack,*.cpp)) $(call found,src/config src/nn,*.cpp) \
-            $(addprefix src/backend/,precision.cpp recompute.cpp winograd.cpp) \
+            $(addprefix src/backend/,parameters.cpp recompute.cpp winograd.cpp) \
             $(addprefix src/model/,checkpoint.cpp model.cpp network_text.cpp seal.cpp) \
             $(call found,src/model/formats src/serve/protocol,*.cpp)
 .PHONY: fuzz

@@ -10,11 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
+#include "app/cli/key_option.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
-#include "app/trained/fitted_threshold.hpp"
 #include "app/trained/members.hpp"
-#include "app/trained/trained_model.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -24,6 +23,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
 #include "lockstep/train/agreement.hpp"
@@ -60,7 +60,7 @@ std::string data_of_training(const EvalOptions& options) {
   require(!model::is_weights_file(options.checkpoint),
           fmt::format("{}: does not say on what it was trained: name the data by --data",
                       options.checkpoint));
-  const std::string data = settings_of(options.checkpoint, options.precision).data.val;
+  const std::string data = infer::settings_of(options.checkpoint, options.precision).data.val;
   require(!data.empty(),
           fmt::format("{} was trained without a validation set: name the data by --data",
                       options.checkpoint));
@@ -81,32 +81,32 @@ EvalOptions settled(const EvalOptions& asked, const std::vector<std::string>& fi
 }
 
 /// The networks and their weights. What another program's file does not say is as in the data set.
-MemberModels load_members(const EvalOptions& options, const ModelWords& words,
-                          const std::vector<std::string>& files) {
+infer::MemberModels load_members(const EvalOptions& options, const infer::ModelWords& words,
+                                 const std::vector<std::string>& files) {
   std::optional<data::DataSetInfo> rows;
   if (std::ranges::any_of(files, model::is_weights_file)) {
     config::Config given;
     take_given(options, given);
     rows = data::DataSet(options.data, train::external_spec(given)).info();
   }
-  return read_members(
+  return infer::read_members(
       words, files,
       {.average = options.ema, .precision = options.precision, .rows = rows ? &*rows : nullptr});
 }
 
-ModelWords words_of(const EvalOptions& options) {
+infer::ModelWords words_of(const EvalOptions& options) {
   std::vector<std::string> rest = options.words;
-  ModelWords words = take_model(options.checkpoint, rest);
+  infer::ModelWords words = infer::take_model(options.checkpoint, rest);
   require(rest.empty(),
           fmt::format("{}: is not expected after {}", rest.empty() ? "" : rest[0], words.text()));
   return words;
 }
 
-Json to_json(const EvalOptions& options, const ModelWords& words, const train::Evaluation& result,
-             const std::vector<std::string>& classes,
-             const std::vector<backend::MemberFigures>& figures) {
+Json to_json(const EvalOptions& options, const infer::ModelWords& words,
+             const train::Evaluation& result, const std::vector<std::string>& classes,
+             const std::vector<infer::MemberFigures>& figures) {
   Json members = Json::array();
-  for (const backend::MemberFigures& one : figures)
+  for (const infer::MemberFigures& one : figures)
     members.push_back({{"name", one.name}, {"rows", one.rows}, {"seconds", one.seconds}});
   Json per_class = Json::array(), confusion = Json::array();
   for (std::size_t c = 0; c < classes.size(); ++c) {
@@ -160,18 +160,18 @@ void show_progress(std::size_t rows_done, std::size_t rows, double began_s) {
 }
 
 /// How the rows reach the model. Throws InputError where they do not belong to it.
-train::EvaluatorSpec evaluator_spec(const EvalOptions& options, const MemberModels& members,
+train::EvaluatorSpec evaluator_spec(const EvalOptions& options, const infer::MemberModels& members,
                                     const data::DataSet& rows) {
   const model::Description& about = members.all.front().model.about;
   train::EvaluatorSpec spec;
   spec.augment = model::evaluation_augment(about.preparation, about.input, rows.info());
-  train::require_alike(input_of(members, &rows.info()), options.checkpoint,
+  infer::require_alike(infer::input_of(members, &rows.info()), options.checkpoint,
                        data::delivered(rows.info(), spec.augment, options.data), options.data);
   spec.program.batch = options.batch;
   return spec;
 }
 
-void require_same_weights(const RunningModel& model, const std::string& what,
+void require_same_weights(const infer::RunningModel& model, const std::string& what,
                           comm::Control& control) {
   const std::string who = comm::disagreement(control, model.hash, "checkpoint");
   require(
@@ -181,7 +181,7 @@ void require_same_weights(const RunningModel& model, const std::string& what,
 
 int evaluate(Launch& launch, const EvalOptions& asked) {
   launch.start(asked.deadline_s);
-  ModelWords words = words_of(asked);
+  infer::ModelWords words = words_of(asked);
   const std::vector<std::string> files = member_files(words);
   const EvalOptions options = settled(asked, files);
   const bool writes = launch.rank.rank == 0 && !options.json.empty();
@@ -190,11 +190,11 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
     read.emplace_back(options.data);
     require_report_fits(options.json, read);
   }
-  MemberModels members = load_members(options, words, files);
+  infer::MemberModels members = load_members(options, words, files);
   // How the training read its data, for whatever the options do not say.
   config::Config config = train::for_other_data(members.all.front().config, options.data);
   take_given(options, config);
-  const data::DataSetInfo input = input_of(members, nullptr);
+  const data::DataSetInfo input = infer::input_of(members, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
   require(rows.external() || options.keys.empty(),
           fmt::format("--{} would have no effect: {} holds shards",
@@ -208,7 +208,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   spec.replicas = comm::Grid(launch.rank.rank, {.replicas = launch.rank.world}).replicas;
   spec.workers = std::clamp<std::size_t>(compute.spare_cores, 1, 8);
   spec.bind_worker = compute.bind_worker;
-  RunningModel running = run_members(members, *compute.backend, options.batch);
+  infer::RunningModel running = infer::run_members(members, *compute.backend, options.batch);
   require_same_weights(running, words.text(), *launch.control);
 
   double began_s = 0;
@@ -226,7 +226,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   const train::Evaluation result = run({});
   print(result, rows.info().classes, now_s() - began_s);
   const auto figures = figures_of_all(*running.model, *launch.control);
-  for (const backend::MemberFigures& one : figures) log::info("  " + figures_text(one));
+  for (const infer::MemberFigures& one : figures) log::info("  " + figures_text(one));
   if (!std::isfinite(result.mean.loss))
     log::warn(
         fmt::format("{}: on some rows the network's outputs are not numbers; these count as wrong",
@@ -250,7 +250,7 @@ Command add_eval(Arguments root) {
           "its newest")
       .required();
   app.add("words", options->words,
-          std::string(several_help) +
+          std::string(infer::several_help) +
               "; `SMALL above auto else LARGE` finds the smallest number by which the validation "
               "set's top-1 is within 0.2 points of LARGE's");
   app.add("--data", options->data,

@@ -5,10 +5,10 @@
 #include "app/commands.hpp"
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
-#include "app/trained/trained_model.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
@@ -42,9 +42,9 @@ int export_model(const ExportOptions& options) {
   const std::filesystem::path checkpoint = train::choose_checkpoint(options.checkpoint);
   require_writable(options, checkpoint);
   model::Model model =
-      model::load_any(checkpoint, train::describe_by_config,
+      model::load_any(checkpoint, infer::describe_by_config,
                       options.average ? backend::Part::average : backend::Part::weights);
-  keep_settings(model, settings_of(checkpoint.string(), model));
+  infer::keep_settings(model, infer::settings_of(checkpoint.string(), model));
   for (const std::string& path : options.to) {
     const model::Format& format = model::format_of(path);
     const std::string bytes = format.bytes_of_graph != nullptr

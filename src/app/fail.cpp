@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 
-#include "app/start/early_end.hpp"
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
 #include "lockstep/base/clock.hpp"

@@ -78,8 +78,7 @@ std::string fault_of_option(const std::string& name, const std::optional<std::st
 
 std::string fault_of_toml(const std::string& toml) {
   try {
-    config::Config config;
-    config::apply_toml(config, toml, "the TOML");
+    config::config_in(toml, "the TOML");
     return "";
   } catch (const InputError& error) {
     return error.what();

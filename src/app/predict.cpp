@@ -10,7 +10,6 @@
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "app/trained/members.hpp"
-#include "app/trained/trained_model.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -18,6 +17,7 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/pack/source/source.hpp"
@@ -52,7 +52,7 @@ struct PredictOptions {
             "or its newest")
         .required();
     app.add("data", data,
-            std::string(several_help) +
+            std::string(infer::several_help) +
                 ". Then the data: a shard or a folder of shards; or images: a folder, a list of "
                 "paths (also .csv), tars, one image")
         .required();
@@ -109,13 +109,13 @@ std::string tensors_text(const model::Model& model) {
 }
 
 /// What of the model the predictions follow from.
-std::string identify_model(const PredictOptions& options, const ModelWords& words,
-                           const std::vector<MemberModel>& members) {
+std::string identify_model(const PredictOptions& options, const infer::ModelWords& words,
+                           const std::vector<infer::MemberModel>& members) {
   std::string text;
   const auto line = [&](const std::string& key, const std::string& value) {
     text += fmt::format("{} = {}\n", key, value);
   };
-  ModelWords numbered = words;
+  infer::ModelWords numbered = words;
   for (std::size_t m = 0; m < members.size(); ++m) {
     const model::Description& about = members[m].model.about;
     const std::string of = m == 0 ? "" : fmt::format(" of {}", m + 1);
@@ -166,12 +166,12 @@ void tell_result(const serve::Predicted& all, const PredictOptions& options) {
 }
 
 int end_status(const serve::Predicted& all, const PredictOptions& options,
-               backend::Classifier& model) {
+               infer::Classifier& model) {
   if (all.own_pieces > 0) {
     log::info(fmt::format("this worker predicted {} of {} rows, {:.0f} images/s",
                           counted(all.own_pieces, "piece"), all.own_rows,
                           static_cast<double>(all.own_rows) / all.own_s));
-    for (const backend::MemberFigures& one : model.take_figures())
+    for (const infer::MemberFigures& one : model.take_figures())
       log::info("  " + figures_text(one));
   }
   if (all.finished) return tell_result(all, options), status_done;
@@ -181,13 +181,14 @@ int end_status(const serve::Predicted& all, const PredictOptions& options,
 }
 
 /// The rest of a start that has something to do.
-int work(Launch& launch, const PredictOptions& options, MemberModels& members,
+int work(Launch& launch, const PredictOptions& options, infer::MemberModels& members,
          serve::PredictJob& job) {
   const double end_s = end_of_allocation();
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
-  const RunningModel running = run_members(members, *compute.backend, options.spec.batch);
+  const infer::RunningModel running =
+      infer::run_members(members, *compute.backend, options.spec.batch);
   const serve::Predicted all =
       job.work({.model = *running.model,
                 .device = compute.backend->device(),
@@ -211,7 +212,7 @@ void require_apart(const PredictOptions& options, const std::filesystem::path& d
 }
 
 std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
-                                              const MemberModels& members) {
+                                              const infer::MemberModels& members) {
   const model::Description& about = members.all.front().model.about;
   require(options.data.size() == 1,
           fmt::format("{} and {}: name one folder of shards, or a pattern in quotes",
@@ -225,7 +226,7 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
                   options.data[0]));
   const std::string path = train::given_set(options.data[0], train::PackedPart::validation);
   require_apart(options, path);
-  const data::DataSetInfo input = input_of(members, nullptr);
+  const data::DataSetInfo input = infer::input_of(members, nullptr);
   config::Config config = train::for_other_data(members.all.front().config, path);
   take_data_keys(options.keys, config);
   data::DataSet rows(path, train::external_spec(config, &input));
@@ -236,15 +237,15 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
   const data::AugmentSpec augment =
       model::evaluation_augment(about.preparation, about.input, rows.info());
   data::DataSetInfo delivered = data::delivered(rows.info(), augment, path);
-  const data::DataSetInfo wanted = input_of(members, &rows.info());
+  const data::DataSetInfo wanted = infer::input_of(members, &rows.info());
   if (options.unlabelled) delivered.classes = wanted.classes;
-  train::require_alike(wanted, options.checkpoint, delivered, path);
+  infer::require_alike(wanted, options.checkpoint, delivered, path);
   options.spec.classes = wanted.classes;
   return serve::packed_rows(std::move(rows), augment, !options.unlabelled);
 }
 
 std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
-                                              const MemberModels& members) {
+                                              const infer::MemberModels& members) {
   pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
   for (const std::filesystem::path& file : source.files) require_apart(options, file);
@@ -263,7 +264,7 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
   for (const std::filesystem::path& file : source.files) name += '\n' + file.string();
   // A list that was changed has another index, and so is not what an earlier start predicted.
   if (source.kind == "list") name += fmt::format(" {:08x}", hash(read_text(first)));
-  const data::DataSetInfo input = input_of(members, nullptr);
+  const data::DataSetInfo input = infer::input_of(members, nullptr);
   options.spec.classes = input.classes;
   if (source.labelled && members.classes.empty())
     log::warn(fmt::format("{}: names no classes: the labels of {} are taken as their numbers",
@@ -278,7 +279,8 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
 }
 
 /// Opens what is to be predicted, and settles the options that depend on it.
-std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const MemberModels& members) {
+std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
+                                            const infer::MemberModels& members) {
   pack::SourceSpec& source = options.source;
   settle_form(options.given_form, options.form);
   source.files = pack::expand_patterns(options.data);
@@ -290,9 +292,9 @@ std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options, const Membe
 }
 
 /// The words of the model, which are before the data.
-ModelWords take_words(PredictOptions& options) {
-  const ModelWords words = take_model(options.checkpoint, options.data);
-  require_fitted(words);
+infer::ModelWords take_words(PredictOptions& options) {
+  const infer::ModelWords words = infer::take_model(options.checkpoint, options.data);
+  infer::require_fitted(words);
   require(!options.data.empty(), fmt::format("{}: the data must follow", words.text()));
   require(!options.features || !words.is_several(),
           fmt::format("{}: --features are what one network's last layer reads", words.text()));
@@ -304,12 +306,12 @@ int predict(Launch& launch, const PredictOptions& asked) {
   train::catch_stop_signals(false);
   PredictOptions options = asked;
   options.spec.beat_s = options.spec.stale_s / 12;
-  const ModelWords words = take_words(options);
+  const infer::ModelWords words = take_words(options);
   const std::vector<std::string> files = member_files(words);
   options.checkpoint = words.is_several() ? words.text() : files.front();
-  MemberModels members =
-      read_members(words, files, {.average = options.ema, .precision = options.precision});
-  require_normalised(members);
+  infer::MemberModels members =
+      infer::read_members(words, files, {.average = options.ema, .precision = options.precision});
+  infer::require_normalised(members);
   const auto rows = open_rows(options, members);
   options.spec.model = identify_model(options, words, members.all);
   if (options.features) options.spec.features = serve::add_features(members.all.front().model);

@@ -11,6 +11,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/train/decide/gpu_steps.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "lockstep/train/specs.hpp"
@@ -33,7 +34,7 @@ backend::PreflightSpec spec_of(const PreflightOptions& options) {
   config::resolve(config, 1);
   const data::DataSetInfo rows = train::synthetic_rows(config);
   const train::GpuSteps steps = train::choose_gpu_steps(
-      train::gpu_steps_setting(config, train::make_network(config, rows), 1, true));
+      train::gpu_steps_setting(config, infer::make_network(config, rows), 1, true));
   train::TrainerSpec spec = train::make_trainer_spec(steps.in(config), rows, 1, 0);
   spec.program.plan_cache.clear();  // it holds what was measured on a GPU
   return {spec.network, spec.program, backend::read_gpu_profile(options.profile)};

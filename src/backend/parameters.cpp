@@ -1,10 +1,53 @@
 #include "lockstep/backend/parameters.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/crc32c.hpp"
+#include "lockstep/base/error.hpp"
+
 namespace lockstep::backend {
+
+void Parameters::add_frozen(const nn::Network& network, std::unique_ptr<Parameters> frozen) {
+  std::map<std::string, std::size_t> nodes;
+  for (const nn::Tensor& tensor : nn::tensors(network)) nodes[tensor.name] = tensor.node;
+  frozen_ = std::move(frozen);
+  whole_ = arena();
+  for (nn::Slice slice : frozen_->layout().slices) {
+    slice.offset += whole_.size;
+    whole_.slices.push_back(std::move(slice));
+  }
+  // The parts number their nodes differently.
+  for (nn::Slice& slice : whole_.slices) slice.tensor.node = nodes.at(slice.tensor.name);
+  whole_.frozen_slices = frozen_->layout().slices.size();
+  whole_.frozen_size = frozen_->layout().size;
+}
+
+void Parameters::import_slice(Part part, std::size_t slice, std::span<const float> plain) {
+  const std::size_t own = arena().slices.size();
+  if (slice < own || !frozen_) return import_own(part, slice, plain);
+  if (part == Part::average) return;  // it is the weights
+  check(part == Part::weights, "frozen layers have weights only");
+  frozen_->import_own(part, slice - own, plain);
+}
+
+void Parameters::export_slice(Part part, std::size_t slice, std::span<float> plain) const {
+  const std::size_t own = arena().slices.size();
+  if (slice < own || !frozen_) return export_own(part, slice, plain);
+  check(part == Part::weights || part == Part::average, "frozen layers have weights only");
+  frozen_->export_own(Part::weights, slice - own, plain);
+}
+
+std::uint32_t Parameters::hash() const {
+  if (!frozen_) return own_hash();
+  const std::array<std::uint32_t, 2> both{frozen_->own_hash(), own_hash()};
+  return crc32c(both.data(), sizeof(both));
+}
 
 std::size_t update_bytes(const nn::Network& network, const optim::Formula& formula) {
   if (!std::holds_alternative<optim::Muon>(formula)) return 0;

@@ -267,6 +267,12 @@ std::set<std::string> apply_toml(Config& config, std::string_view text, const st
   return names;
 }
 
+Config config_in(std::string_view text, const std::string& origin) {
+  Config config;
+  apply_toml(config, text, origin);
+  return config;
+}
+
 namespace {
 
 std::string write_toml(const Config& config, const std::vector<const ConfigKey*>& keys) {

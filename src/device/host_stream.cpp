@@ -1,6 +1,8 @@
 #include "lockstep/device/host_stream.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
@@ -105,6 +107,13 @@ class HostTimeline final : public Timeline {
 };
 
 }  // namespace
+
+PinnedBuffer Device::allocate_pinned(std::size_t bytes) {
+  constexpr std::size_t line = 64;
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(line, (bytes + line - 1) / line * line));
+  if (!data) throw std::bad_alloc();
+  return {data, bytes, [](std::byte* memory) { std::free(memory); }};
+}
 
 std::unique_ptr<Timeline> Device::make_timeline() { return std::make_unique<HostTimeline>(); }
 

@@ -69,9 +69,8 @@ class CheckpointReader {
     const auto short_side = side.number<std::uint64_t>();
     if (short_side > longest_side)
       side.refuse(fmt::format("is {}; at most {} is possible", short_side, longest_side));
-    const std::string text = fit.text(longest_text);
-    for (const auto& [value, name] : Choices<Resized>::all)
-      if (text == name) return {value, short_side};
+    if (const auto value = find_choice<Resized>(fit.text(longest_text)))
+      return {*value, short_side};
     fit.refuse(fmt::format("is not {}", join(choice_names<Resized>(), ", ")));
   }
   std::string bytes(const std::string& name) const {

@@ -22,15 +22,15 @@ class PlainWeights final : public backend::Parameters {
       : layout_(nn::arena_layout(network, [](const nn::Tensor& tensor) { return tensor.count(); })),
         values_(layout_.slices.size()) {}
 
-  const nn::ArenaLayout& layout() const override { return layout_; }
+  const nn::ArenaLayout& arena() const override { return layout_; }
   float* device_pointer(backend::Part) override { throw Error("a file's weights have no arena"); }
-  void import_slice(backend::Part, std::size_t slice, std::span<const float> plain) override {
+  void import_own(backend::Part, std::size_t slice, std::span<const float> plain) override {
     values_[slice].assign(plain.begin(), plain.end());
   }
-  void export_slice(backend::Part, std::size_t, std::span<float>) const override {
+  void export_own(backend::Part, std::size_t, std::span<float>) const override {
     throw Error("a file's weights have no parts");
   }
-  std::uint32_t hash() const override { throw Error("a file's weights have no hash"); }
+  std::uint32_t own_hash() const override { throw Error("a file's weights have no hash"); }
 
   std::vector<Weight> take() {
     std::vector<Weight> weights;

@@ -21,8 +21,8 @@ bool in_layer(const Node& node, Freeze freeze) {
 
 }  // namespace
 
-std::optional<std::size_t> last_frozen(const Network& network, Freeze freeze) {
-  if (freeze == Freeze::none) return std::nullopt;
+Network with_frozen(Network network, Freeze freeze) {
+  if (freeze == Freeze::none) return network;
   const auto head = std::find_if(network.nodes.begin(), network.nodes.end(), [](const Node& node) {
     return node.op == Op::global_avg_pool || node.op == Op::linear;
   });
@@ -34,15 +34,21 @@ std::optional<std::size_t> last_frozen(const Network& network, Freeze freeze) {
       freeze == Freeze::backbone
           ? head
           : std::find_if_not(first, head, [&](const Node& node) { return in_layer(node, freeze); });
-  return static_cast<std::size_t>(end - network.nodes.begin()) - 1;
+  network.frozen_nodes = static_cast<std::size_t>(end - network.nodes.begin());
+  return network;
 }
 
-FrozenSplit split_frozen(const Network& network, std::size_t last) {
-  std::vector<Network> parts = split(network, {last});
+FrozenSplit split_frozen(const Network& network) {
+  check(network.frozen_nodes > 0, network.name + " has no frozen layers");
+  std::vector<Network> parts = split(network, {network.frozen_nodes - 1});
   for (Network& part : parts) part.name = network.name;
   parts[0].nodes.back().gradients = 0;
   parts[1].nodes.front().gradients = 0;
   return {std::move(parts[0]), std::move(parts[1])};
+}
+
+Network trained_part(const Network& network) {
+  return network.frozen_nodes > 0 ? split_frozen(network).trained : network;
 }
 
 }  // namespace lockstep::nn

@@ -6,11 +6,11 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <span>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/loading/loader.hpp"
-#include "serve/likeliest.hpp"
 
 namespace lockstep::serve {
 
@@ -98,7 +98,7 @@ struct Predictor::Begun {
   }
 };
 
-Predictor::Predictor(const PredictorSpec& spec, backend::Classifier& model, device::Device& device,
+Predictor::Predictor(const PredictorSpec& spec, infer::Classifier& model, device::Device& device,
                      const InputRows& rows)
     : spec_(spec), model_(model), device_(device), rows_(rows) {}
 
@@ -149,6 +149,22 @@ void Predictor::take(const data::Batch& batch, const Begun& begun, Predictions& 
       result.features.insert(result.features.end(), features.begin(), features.end());
     }
   }
+}
+
+std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t top) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(top), order.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      return values[a] > values[b] || (values[a] == values[b] && a < b);
+                    });
+  order.resize(top);
+  return order;
+}
+
+std::vector<float> probabilities_of(std::span<const float> logits) {
+  const std::vector<double> shares = backend::probabilities_of(logits);
+  return {shares.begin(), shares.end()};
 }
 
 }  // namespace lockstep::serve

@@ -5,9 +5,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
-#include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/device/device.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "lockstep/serve/input_rows.hpp"
 #include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
@@ -28,7 +30,7 @@ struct PredictorSpec {
 /// **Thread safety:** none; one thread uses it.
 class Predictor {
  public:
-  Predictor(const PredictorSpec& spec, backend::Classifier& model, device::Device& device,
+  Predictor(const PredictorSpec& spec, infer::Classifier& model, device::Device& device,
             const InputRows& rows);
   ~Predictor();
   /// Begins to read the piece's rows.
@@ -43,10 +45,17 @@ class Predictor {
   struct Begun;
   void take(const data::Batch& batch, const Begun& piece, Predictions& result);
   PredictorSpec spec_;
-  backend::Classifier& model_;
+  infer::Classifier& model_;
   device::Device& device_;
   const InputRows& rows_;
   std::deque<std::unique_ptr<Begun>> begun_;
 };
+
+/// The `top` classes with the largest values, of equal ones the first. REQUIRES: all are numbers,
+/// and there are as many.
+std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t top);
+
+/// The softmax of the logits, computed in double.
+std::vector<float> probabilities_of(std::span<const float> logits);
 
 }  // namespace lockstep::serve

@@ -8,10 +8,10 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "lockstep/infer/classifier.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -80,10 +80,10 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
       device_(backend.device()),
       control_(control),
       rows_(rows),
-      own_(std::make_unique<backend::Inference>(backend, spec.network, spec.program, parameters)),
+      own_(std::make_unique<infer::Inference>(backend, spec.network, spec.program, parameters)),
       model_(*own_) {}
 
-Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, backend::Classifier& model,
+Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, infer::Classifier& model,
                      comm::Control& control, const data::DataSet& rows)
     : spec_(spec), device_(device), control_(control), rows_(rows), model_(model) {}
 

@@ -2,23 +2,11 @@
 
 #include <utility>
 
-#include "lockstep/backend/frozen/frozen_backend.hpp"
-#include "lockstep/nn/freeze.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/decide.hpp"
 #include "train/files/resume.hpp"
 
 namespace lockstep::train {
-namespace {
-
-/// The backend of a run that freezes layers; null where none is frozen.
-std::unique_ptr<backend::Backend> freeze_layers(backend::Backend& backend,
-                                                const nn::Network& network, nn::Freeze freeze) {
-  const auto last = nn::last_frozen(network, freeze);
-  return last ? backend::make_frozen_backend(backend, *last) : nullptr;
-}
-
-}  // namespace
 
 PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
                          comm::Communicator& communicator, comm::Control& control,
@@ -36,10 +24,8 @@ PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
 PreparedRun::~PreparedRun() = default;
 
 void PreparedRun::decide_start(comm::Control& control, const std::optional<ResumePoint>& resume) {
-  freezing_ =
-      freeze_layers(backend_, make_network(spec_.config, data_.input()), spec_.config.freeze);
   auto [decisions, two_level] = decide({.spec = spec_,
-                                        .backend = backend(),
+                                        .backend = backend_,
                                         .communicator = communicator_,
                                         .control = control,
                                         .resume = resume,

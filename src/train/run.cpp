@@ -23,11 +23,9 @@
 #include "lockstep/train/prepared_run.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/decide/memory_limit.hpp"
-#include "train/files/init.hpp"
+#include "train/decide/decide.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
-#include "train/loop/dry_run.hpp"
 #include "train/loop/run_loop.hpp"
 #include "train/step_trace.hpp"
 

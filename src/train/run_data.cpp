@@ -11,6 +11,7 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/workers.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/specs.hpp"
@@ -124,12 +125,14 @@ void RunData::open_validation() {
   validation_.emplace(sets_.val, external_spec(config_, &training().info()));
   require_same_data(*validation_, "data.val", control_);
   say_what_is_read(*validation_, sets_.val);
-  require_alike(input_, sets_.train,
-                data::delivered(validation_->info(), validation_augment(), sets_.val), sets_.val);
+  infer::require_alike(input_, sets_.train,
+                       data::delivered(validation_->info(), validation_augment(), sets_.val),
+                       sets_.val);
 }
 
 data::AugmentSpec RunData::validation_augment() const {
-  return evaluation_augment(config_, input_, validation_->info());
+  return model::evaluation_augment(infer::preparation(config_, input_), input_,
+                                   validation_->info());
 }
 
 void RunData::choose_order() {

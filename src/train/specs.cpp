@@ -11,9 +11,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
-#include "lockstep/base/text/words.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/nn/freeze.hpp"
-#include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -31,10 +30,6 @@ std::size_t short_side(const config::Config& config, const data::DataSetInfo& st
   if (config.data.resize > 0) return config.data.resize;
   const bool by_custom = stored.encoding == data::Encoding::jpeg || is_stretched(config, stored);
   return by_custom ? model::usual_short_side(side) : 0;
-}
-
-std::string shape_text(const data::DataSetInfo& info) {
-  return fmt::format("{} x {} pixels of {} channels", info.height, info.width, info.channels);
 }
 
 }  // namespace
@@ -132,57 +127,6 @@ data::MixSpec training_mix(const config::Config& config) {
   return {.mixup = config.data.mixup, .cutmix = config.data.cutmix, .seed = config.seed};
 }
 
-model::Preparation preparation(const config::Config& config, const data::DataSetInfo& input) {
-  const std::size_t side = std::min(input.height, input.width),
-                    usual = model::usual_short_side(side);
-  if (config.data.resize > 0) return {model::Resized::all, config.data.resize};
-  if (config.data.crop == config::CropChoice::random_resized)
-    return {model::Resized::others, usual};
-  return {config.data.size > 0 ? model::Resized::jpegs : model::Resized::jpegs_only, usual};
-}
-
-data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
-                                     const data::DataSetInfo& stored) {
-  return model::evaluation_augment(preparation(config, input), input, stored);
-}
-
-model::Description describe_by_config(const model::CheckpointHeader& header,
-                                      const std::filesystem::path& path) {
-  config::Config config;
-  config::apply_toml(config, header.config, path.string());
-  return {make_network(config, header.input), header.input, preparation(config, header.input)};
-}
-
-nn::Network make_network(const config::Config& config, const data::DataSetInfo& data) {
-  nn::ResNetSpec spec;
-  spec.model = config.model;
-  spec.classes = data.classes.size();
-  spec.channels = data.channels;
-  spec.height = data.height;
-  spec.width = data.width;
-  spec.shortcut = config.model_options.shortcut;
-  spec.zero_init_residual = config.model_options.zero_init_residual;
-  return nn::resnet(spec);
-}
-
-backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
-                                       std::size_t rows) {
-  backend::ProgramSpec spec;
-  spec.batch = rows;
-  spec.precision = config.precision;
-  spec.deterministic = config.deterministic;
-  spec.fuse_norms = config.fuse_norms == config::Switch::on;
-  spec.winograd = config.winograd;
-  spec.keeps_average = config.optim.ema > 0;
-  spec.keeps_second_moments = optim::has_second_moments(config.optim.rule);
-  spec.recompute = config.recompute;
-  spec.recompute.memory_limit = config.memory_limit;
-  spec.label_smoothing = config.optim.label_smoothing;
-  spec.mean = data.mean;
-  spec.stddev = data.stddev;
-  return spec;
-}
-
 std::string plan_file(const config::Config& config) {
   return config.tune_cache.empty() ? "runs/plans.txt" : config.tune_cache;
 }
@@ -254,22 +198,17 @@ bool continues_alone(const config::Config& config, int replicas, const comm::Nod
 
 reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::Network& network) {
   return reduce::saved_bytes(
-      exchange_of(config), nn::numbers(trained_part(config, network)), config.optim.ema > 0,
+      exchange_of(config), nn::numbers(nn::trained_part(network)), config.optim.ema > 0,
       optim::has_second_moments(make_formula(config.optim)),
       {.outer_momentum = config.sync.outer_momentum}, {.late = config.sync.gossip_late});
-}
-
-nn::Network trained_part(const config::Config& config, const nn::Network& network) {
-  const auto last = nn::last_frozen(network, config.freeze);
-  return last ? nn::split_frozen(network, *last).trained : network;
 }
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int replicas, int replica) {
   const std::size_t most = even_share(config.batch, static_cast<std::size_t>(replicas), 0);
   TrainerSpec spec;
-  spec.network = make_network(config, data);
-  spec.program = make_program_spec(config, data, even_share(most, config.accumulate, 0));
+  spec.network = infer::make_network(config, data);
+  spec.program = infer::make_program_spec(config, data, even_share(most, config.accumulate, 0));
   if (config.tune == config::Switch::on) spec.program.plan_cache = plan_file(config);
   spec.program.writes_plan_cache = replica == 0;
   spec.exchange = exchange_of(config);
@@ -277,7 +216,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.gossip.late = config.sync.gossip_late;
   spec.formula = make_formula(config.optim);
-  const nn::Network trained = trained_part(config, spec.network);
+  const nn::Network trained = nn::trained_part(spec.network);
   spec.program.update_bytes = backend::update_bytes(trained, spec.formula);
   spec.program.exchange_bytes = reduce::exchange_bytes(
       spec.exchange, nn::numbers(trained), static_cast<std::size_t>(replicas),
@@ -334,21 +273,6 @@ reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Node
           .from_step = given.from_epoch * steps_per_epoch,
           .outer_momentum = given.outer_momentum,
           .outer_lr = given.outer_lr};
-}
-
-void require_alike(const data::DataSetInfo& a, const std::string& path_a,
-                   const data::DataSetInfo& b, const std::string& path_b) {
-  require(shape_text(a) == shape_text(b),
-          fmt::format("{} has images of {}, {} of {}: they do not belong together", path_a,
-                      shape_text(a), path_b, shape_text(b)));
-  const auto [one, other] = std::mismatch(a.classes.begin(), a.classes.end(), b.classes.begin(),
-                                          b.classes.end(), same_text);
-  const auto name = [](auto at, auto end) { return at == end ? "absent" : "'" + *at + "'"; };
-  require(one == a.classes.end() && other == b.classes.end(),
-          fmt::format("{} and {} have different classes ({} and {} of them): class {} is {} in one "
-                      "and {} in the other; they do not belong together",
-                      path_a, path_b, a.classes.size(), b.classes.size(), one - a.classes.begin(),
-                      name(one, a.classes.end()), name(other, b.classes.end())));
 }
 
 }  // namespace lockstep::train

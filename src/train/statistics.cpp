@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "train/decide/norm_values.hpp"
+#include "train/decide/decide.hpp"
 
 namespace lockstep::train {
 

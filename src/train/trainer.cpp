@@ -13,7 +13,6 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/optim/loss_scale.hpp"
-#include "train/loop/divergence.hpp"
 #include "train/loop/step_laps.hpp"
 
 namespace lockstep::train {
@@ -325,12 +324,13 @@ void Trainer::read_reports() {
 }
 
 void Trainer::require_scaling(const StepReport& report) {
-  require_converging(
-      !report.skipped() || report.loss_scale->skipped_in_a_row < most_skipped_steps,
-      fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
-                  "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
-                  "optim.warmup-epochs or use --precision bf16",
-                  most_skipped_steps, report.loss_scale.value_or(backend::LossScale{}).scale));
+  if (report.skipped() && report.loss_scale->skipped_in_a_row >= most_skipped_steps)
+    throw Error(
+        fmt::format("{} steps in a row were skipped because their gradients overflowed, down to "
+                    "a loss scale of {}: training diverged. Lower optim.lr, lengthen "
+                    "optim.warmup-epochs or use --precision bf16",
+                    most_skipped_steps, report.loss_scale->scale),
+        Ending::diverged);
 }
 
 void Trainer::audit(comm::Control& control, std::uint64_t step) {

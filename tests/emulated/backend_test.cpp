@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
@@ -16,6 +16,7 @@
 using namespace lockstep;
 using namespace lockstep::device;
 using namespace lockstep::backend;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
 

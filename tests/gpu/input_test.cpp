@@ -4,13 +4,14 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "lockstep/backend/inference/inference.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "ports/cuda/program.hpp"
 #include "tests/gpu/fixture.hpp"
 #include "tests/support/networks/evaluation.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 
 namespace {

@@ -31,7 +31,8 @@ struct StepFigures {
 using ReadFigures = std::function<StepFigures()>;
 
 /// One way to compute: cpu (oneDNN) or cuda (cuDNN), or to wait instead: clock. All differences
-/// between them are in the implementations of this class.
+/// between them are in the implementations of this class. Networks may have frozen nodes: what
+/// takes a network cuts it after them, and asks the port about each part.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -44,11 +45,9 @@ class Backend {
   /// parameters and this program do not fit into the device's memory, with the memory needed, the
   /// memory available and the largest micro-batch that fits. The CPU backend finds out when it
   /// allocates.
-  virtual void require_fit(const nn::Network&, const ProgramSpec&) {}
+  void require_fit(const nn::Network& network, const ProgramSpec& spec);
   /// How long a training step takes at rates measured now; nothing where they cannot be measured.
-  virtual std::optional<Floor> floor(const nn::Network&, const ProgramSpec&) {
-    return std::nullopt;
-  }
+  std::optional<Floor> floor(const nn::Network& network, const ProgramSpec& spec);
   /// True when programs of this precision can use Winograd's algorithm on request. cuDNN chooses
   /// its algorithms itself.
   virtual bool offers_winograd(Precision) const { return false; }
@@ -62,17 +61,14 @@ class Backend {
   /// returns the bytes that this process then has in memory, but for parameters, values and images.
   /// What libraries ask for as scratch says little: some touch a tenth of it. Nothing where a limit
   /// of memory holds for a device.
-  virtual std::optional<std::size_t> measure_memory(const nn::Network&,
-                                                    std::span<const ProgramSpec>) {
-    return std::nullopt;
-  }
-  virtual std::unique_ptr<Parameters> make_parameters(const nn::Network& network,
-                                                      Precision precision,
-                                                      Keeps keeps = Keeps::training) = 0;
+  std::optional<std::size_t> measure_memory(const nn::Network& network,
+                                            std::span<const ProgramSpec> programs);
+  std::unique_ptr<Parameters> make_parameters(const nn::Network& network, Precision precision,
+                                              Keeps keeps = Keeps::training);
   /// `parameters` must outlive the program and be made for the same network. Those that keep
   /// weights only are for programs that do not train.
-  virtual std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
-                                           Parameters& parameters) = 0;
+  std::unique_ptr<Program> compile(const nn::Network& network, const ProgramSpec& spec,
+                                   Parameters& parameters);
   /// Puts the figures of the step that ends here aside: the metrics of the programs that ran in it,
   /// taken from them, and the state of `parameters`. A device with steps_ahead() does not make the
   /// host wait, and what is returned may be called once the compute stream has come here; another
@@ -110,6 +106,25 @@ class Backend {
   /// Gives memory that only programs use, while they run, back to the system; the next run takes it
   /// again. Optional.
   virtual void release_idle_memory() {}
+
+ protected:
+  // The same for a network without frozen nodes.
+  virtual void require_part_fit(const nn::Network&, const ProgramSpec&) {}
+  virtual std::optional<Floor> floor_of_part(const nn::Network&, const ProgramSpec&) {
+    return std::nullopt;
+  }
+  virtual std::optional<std::size_t> measure_part_memory(const nn::Network&,
+                                                         std::span<const ProgramSpec>) {
+    return std::nullopt;
+  }
+  virtual std::unique_ptr<Parameters> make_part_parameters(const nn::Network& network,
+                                                           Precision precision, Keeps keeps) = 0;
+  virtual std::unique_ptr<Program> compile_part(const nn::Network& network, const ProgramSpec& spec,
+                                                Parameters& parameters) = 0;
+
+ private:
+  /// Of all the run's programs of frozen layers, once they were measured: each has its own values.
+  std::size_t all_frozen_bytes_ = 0;
 };
 
 struct CpuBackendSpec {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -27,15 +28,15 @@ using optim::LossScale;
 class Parameters {
  public:
   virtual ~Parameters() = default;
-  virtual const nn::ArenaLayout& layout() const = 0;
+  const nn::ArenaLayout& layout() const { return frozen_ ? whole_ : arena(); }
   virtual float* device_pointer(Part part) = 0;  ///< the flat buffer that collectives work on
   /// Call it each time something has been put into the compute stream that writes to the weights at
   /// device_pointer(): a backend may keep other forms of them.
   virtual void weights_changed() {}
   /// Convert between the tensor's plain layout and the device's own. `plain` has tensor.count()
   /// floats.
-  virtual void import_slice(Part part, std::size_t slice, std::span<const float> plain) = 0;
-  virtual void export_slice(Part part, std::size_t slice, std::span<float> plain) const = 0;
+  void import_slice(Part part, std::size_t slice, std::span<const float> plain);
+  void export_slice(Part part, std::size_t slice, std::span<float> plain) const;
   /// Calls work(i) for each i below `count`, which may export a slice: on all threads that compute
   /// where exports can run at the same time, else one after the other. Throws what work throws.
   virtual void for_each(std::size_t count, const std::function<void(std::size_t i)>& work) const {
@@ -50,7 +51,7 @@ class Parameters {
   virtual bool has_second_moments() const { return false; }
   /// CRC-32C of the weights and, where they are kept, of momentum, average and second moments, as
   /// stored on the device. If it differs between ranks, they have diverged.
-  virtual std::uint32_t hash() const = 0;
+  std::uint32_t hash() const;
   /// fp16's dynamic loss scale, part of a training's state; nothing in the other precisions. Waits
   /// for the device.
   virtual std::optional<LossScale> loss_scale() const { return std::nullopt; }
@@ -61,6 +62,20 @@ class Parameters {
   /// Of the newest update of all slices; nothing before it, and for a rule without trust ratios.
   /// Waits for the device.
   virtual std::optional<optim::TrustRatios> trust_ratios() const { return std::nullopt; }
+
+  /// Adds the weights of the frozen part of `network`, whose other part these are of.
+  void add_frozen(const nn::Network& network, std::unique_ptr<Parameters> frozen);
+  Parameters& frozen() const { return *frozen_; }
+
+  // What ports implement, and all that they see: frozen slices are not among these.
+  virtual const nn::ArenaLayout& arena() const = 0;
+  virtual void import_own(Part part, std::size_t slice, std::span<const float> plain) = 0;
+  virtual void export_own(Part part, std::size_t slice, std::span<float> plain) const = 0;
+  virtual std::uint32_t own_hash() const = 0;
+
+ private:
+  std::unique_ptr<Parameters> frozen_;  ///< null where nothing is frozen
+  nn::ArenaLayout whole_;               ///< the arena's slices, then those of `frozen_`
 };
 
 /// Bytes that updates by this rule take in addition to the parameters.

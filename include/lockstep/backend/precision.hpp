@@ -10,8 +10,6 @@ enum class Precision { fp32, tf32, bf16, fp16 };
 
 /// fp16's range is too small for unscaled gradients.
 constexpr bool has_loss_scale(Precision precision) { return precision == Precision::fp16; }
-Precision parse_precision(const std::string& text);  ///< throws InputError listing the known ones
-const char* to_string(Precision precision);
 
 }  // namespace lockstep::backend
 
@@ -21,3 +19,13 @@ struct lockstep::Choices<lockstep::backend::Precision> {
   static constexpr Choice<lockstep::backend::Precision> all[] = {
       {fp32, "fp32"}, {tf32, "tf32"}, {bf16, "bf16"}, {fp16, "fp16"}};
 };
+
+namespace lockstep::backend {
+
+/// Throws InputError listing the known ones.
+inline Precision parse_precision(const std::string& text) {
+  return parse_choice<Precision>(text, "precision");
+}
+inline const char* to_string(Precision precision) { return choice_name(precision); }
+
+}  // namespace lockstep::backend

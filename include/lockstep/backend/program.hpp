@@ -37,8 +37,9 @@ struct ProgramSpec {
   std::size_t batch = 1;  ///< rows of one micro-batch
   Precision precision = Precision::fp32;
   bool training = true;  ///< else forward only, with running statistics
-  /// Forward only, in turn with another program that trains: its values have a separate block, so
-  /// that what it makes of its weights, which never change, stays there.
+  /// Set by Backend::compile(), for frozen layers: forward only, in turn with another program that
+  /// trains. Its values have a separate block, so that what it makes of its weights, which never
+  /// change, stays there.
   bool frozen = false;
   float label_smoothing = 0;
   std::vector<float> mean, stddev;  ///< per channel, of value / 255
@@ -103,6 +104,8 @@ struct Boundary {
 class Program {
  public:
   virtual ~Program() = default;
+  /// What a port has compiled and runs backward: itself, or its part after frozen layers.
+  virtual Program& trained() { return *this; }
   virtual const ProgramSpec& spec() const = 0;
   /// Which of the spec's slots all later calls are about, until the next call; 0 at first. A tape
   /// runs to its end before another slot's begins. Throws Error for a slot that does not exist.

@@ -198,6 +198,8 @@ void set_key(Config& config, const std::string& name, const std::string& value);
 /// Applies a TOML text on top of `config`. Returns the names of the keys that it sets. Errors name
 /// `origin`, the line and the key.
 std::set<std::string> apply_toml(Config& config, std::string_view text, const std::string& origin);
+/// What a TOML text makes of the defaults.
+Config config_in(std::string_view text, const std::string& origin);
 
 /// The configuration as a TOML text that apply_toml() reads back to the same struct.
 std::string to_toml(const Config& config);

@@ -85,7 +85,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;
-  virtual PinnedBuffer allocate_pinned(std::size_t bytes) = 0;
+  /// Of the host, unless the device has its own kind. Throws std::bad_alloc.
+  virtual PinnedBuffer allocate_pinned(std::size_t bytes);
   virtual Stream& compute() = 0;
   /// Measures the bytes per second at which the device copies from this memory; nothing where it
   /// computes in the host's memory itself.

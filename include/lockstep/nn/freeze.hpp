@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
-
 #include "lockstep/base/text/choices.hpp"
 #include "lockstep/nn/network.hpp"
 
@@ -12,18 +9,20 @@ namespace lockstep::nn {
 /// backbone: all but the head, which is what follows the last residual block.
 enum class Freeze { none, conv1, layer1, layer2, layer3, backbone };
 
-/// The last node of the frozen layers; nothing for Freeze::none. Throws InputError when the network
-/// has no such layer.
-std::optional<std::size_t> last_frozen(const Network& network, Freeze freeze);
+/// The network with these layers frozen. Throws InputError when it has no such layer.
+Network with_frozen(Network network, Freeze freeze);
 
 /// A network in two parts, as split() makes them: gradients do not pass from the one to the other.
 struct FrozenSplit {
   Network frozen, trained;
 };
 
-/// The parts on both sides of the node `last`, both with the network's name. Throws Error when the
-/// network cannot be cut there.
-FrozenSplit split_frozen(const Network& network, std::size_t last);
+/// The parts before and after the end of the frozen nodes, both with the network's name. Throws
+/// Error when the network cannot be cut there, or nothing is frozen.
+FrozenSplit split_frozen(const Network& network);
+
+/// The part whose weights a training changes: all, or what follows the frozen layers.
+Network trained_part(const Network& network);
 
 }  // namespace lockstep::nn
 

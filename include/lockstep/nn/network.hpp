@@ -56,6 +56,8 @@ struct Network {
   Shape input;
   std::size_t classes = 0;
   std::vector<Node> nodes;
+  /// That many nodes at the start keep their weights in a training. A backend cuts after them.
+  std::size_t frozen_nodes = 0;
 };
 
 enum class Role {

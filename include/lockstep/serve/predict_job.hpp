@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/device/device.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "lockstep/serve/input_rows.hpp"
 
 namespace lockstep::serve {
@@ -33,7 +33,7 @@ struct PredictSpec {
 
 /// What one worker computes with.
 struct PredictWorker {
-  backend::Classifier& model;  ///< for batches of PredictSpec::batch rows
+  infer::Classifier& model;  ///< for batches of PredictSpec::batch rows
   device::Device& device;
   std::size_t readers = 1;            ///< threads that read rows
   std::function<void()> bind_reader;  ///< see LoaderSpec::bind_worker

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/observe/metrics.hpp"
 
@@ -71,7 +71,7 @@ class Evaluator {
             comm::Control& control, const data::DataSet& rows);
   /// The same of a model that is made already, for batches of spec.program.batch rows; spec.network
   /// is not used.
-  Evaluator(const EvaluatorSpec& spec, device::Device& device, backend::Classifier& model,
+  Evaluator(const EvaluatorSpec& spec, device::Device& device, infer::Classifier& model,
             comm::Control& control, const data::DataSet& rows);
   /// Collective. All ranks get the same result, but `confusion`. They meet after every batch, so
   /// that the deadline applies to one batch and not to the data set. with_confusion: also fills
@@ -84,8 +84,8 @@ class Evaluator {
   device::Device& device_;
   comm::Control& control_;
   const data::DataSet& rows_;
-  std::unique_ptr<backend::Classifier> own_;  ///< what model_ is, unless it was given
-  backend::Classifier& model_;
+  std::unique_ptr<infer::Classifier> own_;  ///< what model_ is, unless it was given
+  infer::Classifier& model_;
 };
 
 }  // namespace lockstep::train

@@ -34,7 +34,7 @@ class PreparedRun {
   RunData& data() { return data_; }
   const Decisions& decisions() const { return *decisions_; }
   const config::Config& config() const { return config_; }  ///< with the decisions
-  backend::Backend& backend() { return freezing_ ? *freezing_ : backend_; }
+  backend::Backend& backend() { return backend_; }
   comm::Communicator& reducing() { return two_level_ ? *two_level_ : communicator_; }
   const TrainerSpec& trainer_spec() const { return trainer_spec_; }
 
@@ -49,7 +49,6 @@ class PreparedRun {
   std::unique_ptr<comm::Communicator> two_level_;
   config::Config config_;
   TrainerSpec trainer_spec_;
-  std::unique_ptr<backend::Backend> freezing_;  ///< null where no layers are frozen
 };
 
 }  // namespace lockstep::train

@@ -39,31 +39,8 @@ data::AugmentSpec training_augment(const config::Config& config, const data::Dat
 /// How training images are mixed with each other.
 data::MixSpec training_mix(const config::Config& config);
 
-/// How images of any size become the input in an evaluation, for a network with this `input`.
-model::Preparation preparation(const config::Config& config, const data::DataSetInfo& input);
-
-/// The same for validation, for a network with this `input`: nothing is random or mixed.
-data::AugmentSpec evaluation_augment(const config::Config& config, const data::DataSetInfo& input,
-                                     const data::DataSetInfo& stored);
-
-/// Explains a checkpoint of format 2 by the configuration in it. Throws InputError naming `path`.
-model::Description describe_by_config(const model::CheckpointHeader& header,
-                                      const std::filesystem::path& path);
-
-/// The network that the configuration names, for images of this data set.
-nn::Network make_network(const config::Config& config, const data::DataSetInfo& data);
-
-/// The part of it whose weights a training with this configuration changes: all, or what follows
-/// the frozen layers. Throws InputError when the network has no such layer.
-nn::Network trained_part(const config::Config& config, const nn::Network& network);
-
 /// The file that keeps what tune measures.
 std::string plan_file(const config::Config& config);
-
-/// How this data set's images enter a program of `rows` rows. It measures no engines: only a
-/// training takes the time for that.
-backend::ProgramSpec make_program_spec(const config::Config& config, const data::DataSetInfo& data,
-                                       std::size_t rows);
 
 /// The trainer's part of the configuration; replicas as in resolve(), and which of them this is.
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
@@ -91,9 +68,5 @@ reduce::PowerSgdSpec make_power_sgd_spec(const config::Config& config,
 /// where all ranks would be one group.
 reduce::LocalSpec make_local_spec(const config::Config& config, const comm::Nodes& nodes,
                                   std::uint64_t steps_per_epoch);
-
-/// Throws InputError naming both paths when the data sets differ in image shape or classes.
-void require_alike(const data::DataSetInfo& a, const std::string& path_a,
-                   const data::DataSetInfo& b, const std::string& path_b);
 
 }  // namespace lockstep::train

@@ -1,7 +1,6 @@
 #include "app/bench/bench_data.hpp"
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <thread>
 
@@ -21,6 +20,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -42,11 +42,6 @@ class HostMemory final : public device::Device {
  public:
   std::string name() const override { return "host memory"; }
   device::Stream& compute() override { throw Error("host memory computes nothing"); }
-  device::PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    constexpr std::align_val_t page{4096};
-    auto* data = static_cast<std::byte*>(::operator new(bytes, page));
-    return {data, bytes, [=](std::byte* memory) { ::operator delete(memory, page); }};
-  }
 };
 
 data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet& rows) {
@@ -181,7 +176,8 @@ Json measure(const DataBenchOptions& options) {
   if (options.config.data.read == config::ReadBy::mmap) rows.map();
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
   data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
-  if (options.validation) how = train::evaluation_augment(options.config, input, rows.info());
+  if (options.validation)
+    how = model::evaluation_augment(infer::preparation(options.config, input), input, rows.info());
   input = data::delivered(rows.info(), how, options.path);
   const std::size_t workers =
       options.workers > 0 ? options.workers : std::max(1u, std::thread::hardware_concurrency());

@@ -8,13 +8,13 @@
 #include "app/bench/bench_steps.hpp"
 #include "app/status.hpp"
 #include "app/training/training_start.hpp"
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "lockstep/nn/arena.hpp"
 
 namespace lockstep::app {
@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 /// Wall times of the batches in ms, each of the slowest rank.
 std::vector<double> measure(const StepOptions& options, comm::Control& control,
-                            backend::Inference& network, const data::Batch& batch) {
+                            infer::Inference& network, const data::Batch& batch) {
   std::vector<double> times_ms;
   for (std::size_t i = 0; i < options.warm_up + options.steps; ++i) {
     const double begin = now_ms();
@@ -48,7 +48,7 @@ int run_bench(Launch& launch, const StepOptions& options) {
   // The weights that a training begins with.
   const auto parameters = backend.make_parameters(net, program.precision, backend::Keeps::weights);
   backend::initialise(net, {}, *parameters);
-  backend::Inference network(backend, net, program, *parameters);
+  infer::Inference network(backend, net, program, *parameters);
   const std::vector<double> times_ms =
       measure(options, *launch.control, network, bench.data().batch);
   const double peak =

@@ -101,8 +101,7 @@ config::Config RunOptions::config_of_run(const train::RunDirectory& run) const {
           "resume continues the run where it is: --resume and --out belong to train");
   require(!app_->given("--recipe"),
           "resume continues the run with its keys: --recipe belongs to train");
-  config::Config config;
-  config::apply_toml(config, read_text(file), file);
+  config::Config config = config::config_in(read_text(file), file);
   config.out = root;  // it may have been moved
   config.resume = "auto";
   apply(config);

@@ -20,6 +20,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
@@ -98,8 +99,8 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
 Json checkpoint_as_json(const std::filesystem::path& path) {
   const model::CheckpointHeader header = model::read_header(path);
   const model::Description about = backend::is_rehearsal(header.backend)
-                                       ? model::describe(path, train::describe_by_config)
-                                       : model::load(path, train::describe_by_config).about;
+                                       ? model::describe(path, infer::describe_by_config)
+                                       : model::load(path, infer::describe_by_config).about;
   const data::DataSetInfo& input = about.input;
   Json tensors = Json::array();
   std::size_t numbers = 0;

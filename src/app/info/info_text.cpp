@@ -21,9 +21,7 @@ using Json = nlohmann::ordered_json;
 /// does not know it.
 std::string given_keys(const std::string& toml) {
   try {
-    config::Config config;
-    config::apply_toml(config, toml, "config");
-    return observe::summarise(config) + "\n(--json has all keys)";
+    return observe::summarise(config::config_in(toml, "config")) + "\n(--json has all keys)";
   } catch (const InputError&) {
     return toml;
   }

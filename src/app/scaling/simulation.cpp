@@ -12,6 +12,7 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "lockstep/study/simulate/norm_gathers.hpp"
 #include "lockstep/train/run_data.hpp"
@@ -60,7 +61,7 @@ Simulation::Simulation(const SimulateOptions& options)
   if (training.data.size == 0 && training.model == device.model) training.data.size = device.image;
   if (training.batch == 0 && training.batch_per_rank == 0) training.batch_per_rank = usual_rows;
   say_what_is_left_out(training);
-  network = train::make_network(training, train::synthetic_rows(training));
+  network = infer::make_network(training, train::synthetic_rows(training));
   pace = options.tape.empty() ? backend::Pace(study::pace_for(device, network, training.precision))
                               : backend::read_pace(options.tape, options.efficiency);
   if (!options.comm.empty()) measured = read_comm(options.comm);

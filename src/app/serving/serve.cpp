@@ -1,22 +1,28 @@
 #include <sys/resource.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include "app/cli/count_option.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
-#include "app/serving/secret_files.hpp"
 #include "app/start/compute.hpp"
 #include "app/status.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/files.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/grpc.hpp"
+#include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/serve/service/serving.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/files/run_directory.hpp"
@@ -24,6 +30,63 @@
 
 namespace lockstep::app {
 namespace {
+
+enum class For { owner, all };
+
+/// A small file's text.
+std::string read_secret(const std::filesystem::path& path, For whom) {
+  constexpr std::size_t longest = 1 << 20;
+  const auto file = open_regular(path);
+  require(bool{file}, fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  struct stat facts = {};
+  check(::fstat(file.get(), &facts) == 0, "fstat of an open file");
+  if (whom == For::owner) {
+    require(facts.st_uid == ::geteuid(), fmt::format("{}: belongs to another user", path.string()));
+    require((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0,
+            fmt::format("{0}: is not for its owner alone: chmod 600 {0}", path.string()));
+  }
+  std::string text(longest + 1, '\0');
+  text.resize(read_all(file.get(), text.data(), text.size()));
+  require(text.size() > longest || errno == 0,
+          fmt::format("{}: {}", path.string(), std::strerror(errno)));
+  require(text.size() <= longest,
+          fmt::format("{}: is larger than {} bytes", path.string(), std::size_t{longest}));
+  return text;
+}
+
+std::string read_pem(const std::filesystem::path& path, const char* what, For whom) {
+  std::string text = read_secret(path, whom);
+  const std::size_t begins = text.find("-----BEGIN ");
+  require(
+      begins != text.npos && text.find(what, begins) != text.npos && text.find('\0') == text.npos,
+      fmt::format("{}: holds no {} in the form PEM", path.string(), what));
+  return text;
+}
+
+/// The secret in a file's first line. Throws InputError naming the file when others than its owner
+/// may read it or may write to it, when it is not this user's, or holds fewer than 16 letters.
+std::string read_token(const std::filesystem::path& path) {
+  constexpr std::size_t shortest = 16;
+  std::string token = read_secret(path, For::owner);
+  token.resize(std::min(token.find_first_of("\r\n"), token.size()));
+  const bool printable =
+      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
+  require(token.size() >= shortest && printable,
+          fmt::format("{}: its first line is not a token of at least {} letters without blanks",
+                      path.string(), shortest));
+  return token;
+}
+
+/// A certificate, with those that signed it, and its private key, in two PEM files. Throws
+/// InputError naming the file when others than its owner may use the key's, when it is not this
+/// user's, or one holds no PEM; naming both when they cannot be used together.
+HttpTls read_tls(const std::filesystem::path& certificate, const std::filesystem::path& key) {
+  HttpTls tls{.certificate = read_pem(certificate, "CERTIFICATE", For::all),
+              .key = read_pem(key, "PRIVATE KEY", For::owner),
+              .files = fmt::format("{} and {}", certificate.string(), key.string())};
+  require_usable(tls);
+  return tls;
+}
 
 std::atomic<bool> g_reload{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch such flags");
@@ -43,7 +106,7 @@ struct ServeOptions {
             "MODEL or NAME=MODEL: a checkpoint, a .safetensors, .pth, .npz or .onnx file, or the "
             "folder of a run: its best.h5, or its newest; the name is the one in requests' paths. "
             "After NAME= " +
-                std::string(several_help))
+                std::string(infer::several_help))
         .required();
     add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
     add_count(app, "--grpc-port", spec.grpc_port, {0, 65535},
@@ -104,23 +167,25 @@ bool is_model_name(const std::string& name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
-serve::ModelFile read_model(const ModelWords& words, const serve::ModelSource::Files& files,
+serve::ModelFile read_model(const infer::ModelWords& words, const serve::ModelSource::Files& files,
                             const ServeOptions& options) {
-  MemberModels members = read_members(words, std::vector<std::string>(files.begin(), files.end()),
-                                      {.average = options.ema, .precision = options.precision});
-  require_normalised(members);
-  serve::ModelFile file{
-      .members = {}, .arrangement = members.arrangement, .input = input_of(members, nullptr)};
-  for (MemberModel& member : members.all) {
+  infer::MemberModels members =
+      infer::read_members(words, std::vector<std::string>(files.begin(), files.end()),
+                          {.average = options.ema, .precision = options.precision});
+  infer::require_normalised(members);
+  serve::ModelFile file{.members = {},
+                        .arrangement = members.arrangement,
+                        .input = infer::input_of(members, nullptr)};
+  for (infer::MemberModel& member : members.all) {
     const backend::ProgramSpec program =
-        train::make_program_spec(member.config, member.model.about.input, options.batch);
+        infer::make_program_spec(member.config, member.model.about.input, options.batch);
     file.members.push_back({member.name, std::move(member.model), program});
   }
   return file;
 }
 
 /// The name of a model that was given none.
-std::string usual_name(const ModelWords& words) {
+std::string usual_name(const infer::ModelWords& words) {
   require(!words.is_several(),
           fmt::format("{0}: a model of several files needs a name: NAME={0}", words.text()));
   const std::filesystem::path path = words.files.front();
@@ -135,8 +200,8 @@ serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOption
   const std::size_t equals = text.find('=');
   const std::string given = equals == text.npos ? "" : text.substr(0, equals);
   const bool named = is_model_name(given);
-  const ModelWords words = take_model(named ? text.substr(equals + 1) : text, rest);
-  require_fitted(words);
+  const infer::ModelWords words = infer::take_model(named ? text.substr(equals + 1) : text, rest);
+  infer::require_fitted(words);
   const std::string name = named ? given : usual_name(words);
   require(is_model_name(name),
           fmt::format("{}: cannot be the name of a model: give NAME={}", name, words.text()));

@@ -9,13 +9,13 @@
 #include "app/start/compute.hpp"
 #include "app/start/quiet_end.hpp"
 #include "app/status.hpp"
-#include "app/trained/trained_model.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/data/loading/loader.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/model/weight_mean.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
@@ -43,7 +43,7 @@ void require_writable(const AverageOptions& options) {
 model::Model mean_of(const std::vector<std::string>& checkpoints) {
   model::WeightMean mean;
   for (const std::string& path : checkpoints)
-    mean.add(model::load(path, train::describe_by_config), path);
+    mean.add(model::load(path, infer::describe_by_config), path);
   return std::move(mean).take();
 }
 
@@ -94,14 +94,14 @@ int average(Launch& launch, const AverageOptions& asked) {
   require_writable(options);
   const std::string& first = options.checkpoints.front();
   model::CheckpointHeader header = model::read_header(first);
-  config::Config config = settings_of(first, "");
+  config::Config config = infer::settings_of(first, "");
   config.data.val_images = config.data.images;  // these are the training's images
   config.data.val_labels = config.data.labels;
   const model::Model mean = mean_of(options.checkpoints);
-  const data::DataSetInfo input = input_of(mean.about, nullptr);
+  const data::DataSetInfo input = infer::input_of(mean.about, nullptr);
   const data::DataSet rows(options.data, train::external_spec(config, &input));
   train::say_what_is_read(rows, options.data);
-  train::require_alike(
+  infer::require_alike(
       input, first,
       data::delivered(rows.info(), train::training_augment(config, rows.info()), options.data),
       options.data);
@@ -111,11 +111,11 @@ int average(Launch& launch, const AverageOptions& asked) {
   const Compute compute = prepare_compute(
       launch, {.backend = decide_backend(launch, options.backend), .threads = options.threads});
   TrainingRows training(rows, config, batch, compute);
-  train::StatisticsSpec spec{.program = train::make_program_spec(config, mean.about.input, batch),
+  train::StatisticsSpec spec{.program = infer::make_program_spec(config, mean.about.input, batch),
                              .batches = std::min(options.batches, training.batches()),
                              .next = [&] { return training.next(); }};
   spec.program.recompute = {};
-  const train::WithStatistics result = of_checkpoint(
+  const train::WithStatistics result = infer::of_checkpoint(
       first, [&] { return train::reestimate_statistics(mean, *compute.backend, spec); });
 
   header.exchange = model::exact_exchange;

@@ -1,158 +1,42 @@
 #include "app/trained/members.hpp"
 
-#include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include <fmt/core.h>
 
-#include "app/trained/trained_model.hpp"
-#include "lockstep/backend/inference/inference.hpp"
-#include "lockstep/backend/inference/ladder.hpp"
-#include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/config/keys.hpp"
-#include "lockstep/model/formats/formats.hpp"
+#include "lockstep/comm/record.hpp"
 #include "lockstep/train/files/run_directory.hpp"
-#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 namespace {
 
-std::string preparation_text(const model::Preparation& preparation) {
-  return fmt::format("resizes {} to {}", choice_name(preparation.fit), preparation.short_side);
+constexpr double lost_points = 0.2;
+constexpr double above_all = 2;  // no probability is: what follows the first stage answers all
+
+double percent(std::uint64_t part, std::uint64_t all) {
+  return 100 * static_cast<double>(part) / static_cast<double>(all);
 }
 
-void require_one_input(const MemberModel& a, const MemberModel& b, const data::DataSetInfo& named) {
-  const data::DataSetInfo first = input_of(a.model.about, &named);
-  data::DataSetInfo second = input_of(b.model.about, &named);
-  if (a.part != b.part) second.classes = first.classes;
-  train::require_alike(first, a.file, second, b.file);
-  const model::Preparation &one = a.model.about.preparation, &other = b.model.about.preparation;
-  require(one == other,
-          fmt::format("{} {} and {} {}: they prepare images in different ways, so they do not "
-                      "belong together",
-                      a.file, preparation_text(one), b.file, preparation_text(other)));
-}
-
-/// Of each file: 0 for those of the gate, or of a model without arms; else the arm's number,
-/// from 1.
-std::vector<std::size_t> parts_of(const ModelWords& words) {
-  std::vector<std::size_t> parts(words.files.size(), 0);
-  std::size_t of_arms = 0;
-  for (const ModelWords::Arm& arm : words.arms) of_arms += arm.members;
-  for (std::size_t arm = 0, at = parts.size() - of_arms; arm < words.arms.size(); ++arm)
-    for (std::size_t m = 0; m < words.arms[arm].members; ++m) parts[at++] = arm + 1;
-  return parts;
-}
-
-bool is_chain(const std::vector<MemberModel>& members) { return members.back().part > 0; }
-
-/// The names of the classes of one part; numbers where none of its files has them.
-std::vector<std::string> classes_of(const std::vector<MemberModel>& members, std::size_t part) {
-  const MemberModel* first = nullptr;
-  for (const MemberModel& member : members) {
-    if (member.part != part) continue;
-    if (!member.model.about.input.classes.empty()) return member.model.about.input.classes;
-    if (first == nullptr) first = &member;
-  }
-  return input_of(first->model.about, nullptr).classes;
-}
-
-/// Those of all arms.
-std::vector<std::string> classes_of_chain(const std::vector<MemberModel>& members) {
-  const std::vector<std::string> first = classes_of(members, 1);
-  bool same = true;
-  std::set<std::string> all;
-  for (std::size_t part = 1; part <= members.back().part; ++part) {
-    const std::vector<std::string> own = classes_of(members, part);
-    same = same && own == first;
-    all.insert(own.begin(), own.end());
-  }
-  return same ? first : std::vector<std::string>(all.begin(), all.end());
-}
-
-/// Which of `all` is this name; REQUIRES: one is.
-std::size_t place_of(const std::string& name, const std::vector<std::string>& all) {
-  return static_cast<std::size_t>(std::ranges::find(all, name) - all.begin());
-}
-
-/// By the class of the gate: which arm answers it.
-std::vector<std::size_t> arms_of_classes(const ModelWords& words,
-                                         const std::vector<std::string>& classes) {
-  const std::string& gate = words.files.front();
-  const std::size_t none = words.arms.size();
-  const bool has_else = words.arms.back().classes.empty();
-  std::vector<std::size_t> arm_of_class(classes.size(), none);
-  for (std::size_t arm = 0; arm < words.arms.size(); ++arm)
-    for (const std::string& name : words.arms[arm].classes) {
-      const std::size_t k = place_of(name, classes);
-      const std::string near = nearest(name, classes);
-      require(k < classes.size(), fmt::format("{}: {} has no class of this name{}", name, gate,
-                                              near.empty() ? "" : ", but '" + near + "'"));
-      require(arm_of_class[k] == none, fmt::format("{}: has two models", name));
-      arm_of_class[k] = arm;
-    }
-  const auto open = std::ranges::find(arm_of_class, none);
-  require(!has_else || open != arm_of_class.end(),
-          fmt::format("else: would have no effect: each class of {} has a model", gate));
-  require(has_else || open == arm_of_class.end(),
-          fmt::format("{}: its class '{}' has no model: add 'else' and one", gate,
-                      open == arm_of_class.end()
-                          ? ""
-                          : classes[static_cast<std::size_t>(open - arm_of_class.begin())]));
-  std::ranges::replace(arm_of_class, none, none - 1);
-  return arm_of_class;
-}
-
-/// Of the model that they make; none where no file names them.
-std::vector<std::string> classes_of_all(const std::vector<MemberModel>& members) {
-  if (is_chain(members)) return classes_of_chain(members);
-  for (const MemberModel& member : members)
-    if (!member.model.about.input.classes.empty()) return member.model.about.input.classes;
-  return {};
-}
-
-/// `classes`: of the model.
-backend::Arrangement arrangement_of(const ModelWords& words,
-                                    const std::vector<MemberModel>& members,
-                                    const std::vector<std::string>& classes) {
-  backend::Arrangement how{.stages = words.stages};
-  if (!is_chain(members)) return how;
-  how.arm_of_class = arms_of_classes(words, classes_of(members, 0));
-  for (std::size_t arm = 0; arm < words.arms.size(); ++arm) {
-    backend::GateArm& one = how.arms.emplace_back(backend::GateArm{words.arms[arm].members, {}});
-    for (const std::string& name : classes_of(members, arm + 1))
-      one.outputs.push_back(place_of(name, classes));
-  }
-  return how;
-}
-
-std::unique_ptr<backend::Classifier> make_member(const MemberModel& member, bool first_stage,
-                                                 backend::Backend& backend,
-                                                 const backend::ProgramSpec& program,
-                                                 backend::Parameters& parameters) {
-  const nn::Network& network = member.model.about.network;
-  if (first_stage)
-    return std::make_unique<backend::Inference>(backend, network, program, parameters);
-  auto ladder = std::make_unique<backend::Ladder>(backend, network, program, parameters);
-  while (!ladder->prepare()) {
-  }
-  if (ladder->largest() < program.batch)
-    log::info(
-        fmt::format("{}: here a row's bits depend on its place in {} rows, so it computes {} "
-                    "at a time",
-                    member.file, program.batch, ladder->largest()));
-  return ladder;
+void tell_fit(const infer::ModelWords& words, const infer::FittedThreshold& fitted,
+              std::uint64_t rows, const std::vector<infer::MemberFigures>& figures) {
+  double seconds = 0;  // of what follows the first stage
+  for (std::size_t m = words.stages.front().members; m < figures.size(); ++m)
+    seconds += figures[m].seconds;
+  log::info(fmt::format("{}: top-1 {:.2f} % of {} rows in {:.2f} s", words.text(true),
+                        percent(fitted.second_right, rows), rows, seconds));
+  log::info(fmt::format("found: {}", words.text()));
+  log::info(fmt::format("  top-1 {:.2f} %; the first answers {} of {} rows",
+                        percent(fitted.right, rows), fitted.kept, rows));
 }
 
 }  // namespace
 
-std::vector<std::string> member_files(const ModelWords& words) {
+std::vector<std::string> member_files(const infer::ModelWords& words) {
   std::vector<std::string> files;
-  const std::vector<std::size_t> parts = parts_of(words);
+  const std::vector<std::size_t> parts = words.parts();
   for (const std::string& name : words.files) {
     files.push_back(train::choose_checkpoint(name));
     for (std::size_t other = 0; other + 1 < files.size(); ++other) {
@@ -166,93 +50,45 @@ std::vector<std::string> member_files(const ModelWords& words) {
   return files;
 }
 
-MemberModels read_members(const ModelWords& words, const std::vector<std::string>& files,
-                          const MemberReading& reading) {
-  const std::vector<std::size_t> parts = parts_of(words);
-  MemberModels read;
-  std::vector<MemberModel>& members = read.all;
-  for (std::size_t m = 0; m < files.size(); ++m) {
-    MemberModel& member = members.emplace_back();
-    member.part = parts[m];
-    member.name = words.files[m];
-    member.file = files[m];
-    member.model = model::load_any(
-        files[m], train::describe_by_config,
-        reading.average ? backend::Part::average : backend::Part::weights, reading.rows);
-    member.config = settings_of(files[m], member.model);
-    if (!reading.precision.empty()) config::set_key(member.config, "precision", reading.precision);
-  }
-  read.classes = classes_of_all(members);
-  const data::DataSetInfo named = input_of(read, reading.rows);
-  for (std::size_t m = 1; m < members.size(); ++m)
-    require_one_input(*std::ranges::find(members, members[m].part, &MemberModel::part), members[m],
-                      named);
-  for (const MemberModel& member : members) require_one_input(members.front(), member, named);
-  read.arrangement = arrangement_of(words, members, read.classes);
-  return read;
-}
-
-data::DataSetInfo input_of(const MemberModels& members, const data::DataSetInfo* rows) {
-  const model::Description& about = members.all.front().model.about;
-  if (members.classes.empty()) return input_of(about, rows);
-  data::DataSetInfo input = about.input;
-  input.classes = members.classes;
-  return input;
-}
-
-void require_normalised(const MemberModels& members) {
-  for (const MemberModel& member : members.all)
-    require(!member.model.about.input.mean.empty(),
-            fmt::format("{}: does not hold the mean and deviation of what its network takes, which "
-                        "lockstep's own files do",
-                        member.file));
-}
-
-namespace {
-
-/// Of the weights as the file has them: in which order a backend keeps them depends on the
-/// processor.
-std::string hash_of(const model::Model& model) {
-  std::uint32_t hash = 0;
-  for (const model::Weight& weight : model.weights)
-    hash = crc32c(weight.values.data(), weight.values.size() * sizeof(float), hash);
-  return fmt::format("{:08x}", hash);
-}
-
-}  // namespace
-
-RunningModel run_members(MemberModels& members, backend::Backend& backend, std::size_t batch) {
-  RunningModel running;
-  std::vector<backend::Member> made;
-  const backend::Arrangement& how = members.arrangement;
-  for (MemberModel& member : members.all)
-    of_checkpoint(member.file, [&] {
-      const model::Description& about = member.model.about;
-      const backend::ProgramSpec program =
-          train::make_program_spec(member.config, about.input, batch);
-      backend::Parameters& parameters = *running.parameters.emplace_back(
-          backend.make_parameters(about.network, program.precision, backend::Keeps::weights));
-      model::put_weights(member.model, parameters);
-      running.hash += hash_of(member.model);
-      member.model.weights.clear();
-      const bool first_stage = made.size() < how.stages.front().members;
-      made.push_back({member.name, make_member(member, first_stage, backend, program, parameters)});
-    });
-  const nn::Network& network = members.all.front().model.about.network;
-  const std::size_t outputs = is_chain(members.all) ? members.classes.size() : network.classes;
-  running.model = backend::arrange(
-      std::move(made), how,
-      {.stages = {}, .row_bytes = network.input.count(), .outputs = outputs, .batch = batch},
-      backend.device());
-  running.combined = dynamic_cast<backend::Combined*>(running.model.get());
-  return running;
-}
-
-std::string figures_text(const backend::MemberFigures& figures) {
+std::string figures_text(const infer::MemberFigures& figures) {
   const auto rows = static_cast<double>(figures.rows);
   return fmt::format(
       "{}: {} in {:.2f} s{}", figures.name, counted(figures.rows, "row"), figures.seconds,
       figures.rows > 0 ? fmt::format(", {:.0f} images/s", rows / figures.seconds) : "");
+}
+
+std::vector<infer::MemberFigures> figures_of_all(infer::Classifier& model, comm::Control& control) {
+  std::vector<infer::MemberFigures> all;
+  for (const auto& of_rank : comm::gather_records(control, model.take_figures(), "members"))
+    infer::add_figures(all, of_rank);
+  return all;
+}
+
+void fit_first_threshold(
+    infer::ModelWords& words, infer::RunningModel& running, comm::Control& control,
+    const std::function<train::Evaluation(std::function<void(const data::Batch&)> seen)>&
+        evaluate) {
+  constexpr const char* phase = "threshold of a cascade";
+  infer::Combined& model = *running.combined;
+  model.set_first_threshold(above_all);
+  std::vector<infer::ThresholdRow> mine;
+  const train::Evaluation all = evaluate([&](const data::Batch& batch) {
+    for (std::size_t row = 0; row < batch.rows; ++row) {
+      const auto label = static_cast<std::size_t>(batch.targets[row].label_a);
+      const std::span<const float> first = model.first_answer(row);
+      mine.push_back({.confidence = backend::top_probability(first),
+                      .first_right = backend::predicted_class(first, label) == label,
+                      .second_right = model.predicted(row, label) == label});
+    }
+  });
+  std::vector<infer::ThresholdRow> rows;
+  for (const auto& of_rank : comm::gather_records_at_root(control, mine, phase))
+    rows.insert(rows.end(), of_rank.begin(), of_rank.end());
+  const infer::FittedThreshold fitted = infer::fit_threshold(std::move(rows), lost_points);
+  words.stages.front().above = comm::broadcast_record(control, fitted.above, phase);
+  words.fits = false;
+  model.set_first_threshold(words.stages.front().above);
+  tell_fit(words, fitted, all.rows, figures_of_all(model, control));
 }
 
 }  // namespace lockstep::app

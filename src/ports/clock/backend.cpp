@@ -41,15 +41,15 @@ class ClockParameters final : public backend::Parameters {
  public:
   /// `update_ms`: of all learned slices.
   ClockParameters(const nn::Network& network, double update_ms);
-  const nn::ArenaLayout& layout() const override { return layout_; }
+  const nn::ArenaLayout& arena() const override { return layout_; }
   float* device_pointer(backend::Part part) override;
-  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
-  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void import_own(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_own(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override { has_average_ = true; }
   bool has_average() const override { return has_average_; }
   void start_second_moments() override { has_second_moments_ = true; }
   bool has_second_moments() const override { return has_second_moments_; }
-  std::uint32_t hash() const override { return 0; }
+  std::uint32_t own_hash() const override { return 0; }
 
   double update_ms(std::size_t first, std::size_t last) const;  ///< of slices [first, last)
 
@@ -98,12 +98,12 @@ float* ClockParameters::device_pointer(backend::Part part) {
   return memory_[static_cast<std::size_t>(part)].data();
 }
 
-void ClockParameters::import_slice(backend::Part, std::size_t slice, std::span<const float> plain) {
+void ClockParameters::import_own(backend::Part, std::size_t slice, std::span<const float> plain) {
   const nn::Tensor& tensor = layout_.slices.at(slice).tensor;
   check(plain.size() == tensor.count(), tensor.name + ": wrong size on import");
 }
 
-void ClockParameters::export_slice(backend::Part, std::size_t slice, std::span<float> plain) const {
+void ClockParameters::export_own(backend::Part, std::size_t slice, std::span<float> plain) const {
   const nn::Tensor& tensor = layout_.slices.at(slice).tensor;
   check(plain.size() == tensor.count(), tensor.name + ": wrong size on export");
   std::fill(plain.begin(), plain.end(), 0.f);
@@ -292,20 +292,20 @@ class ClockBackend final : public backend::Backend {
   device::Device& device() override { return device_; }
   backend::Vectors& vectors() override { return vectors_; }
 
-  std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision,
-                                                       backend::Keeps) override {
+  std::unique_ptr<backend::Parameters> make_part_parameters(const nn::Network& network,
+                                                            backend::Precision precision,
+                                                            backend::Keeps) override {
     return std::make_unique<ClockParameters>(network,
                                              time_tape(network, 1, precision, pace_).update_ms);
   }
-  std::unique_ptr<backend::Program> compile(const nn::Network& network,
-                                            const backend::ProgramSpec& spec,
-                                            backend::Parameters&) override {
+  std::unique_ptr<backend::Program> compile_part(const nn::Network& network,
+                                                 const backend::ProgramSpec& spec,
+                                                 backend::Parameters&) override {
     return std::make_unique<ClockProgram>(
         network, spec, time_tape(network, spec.batch, spec.precision, pace_), device_.compute());
   }
   std::vector<double> norms(const backend::Parameters& parameters, backend::Part) override {
-    return std::vector<double>(parameters.layout().slices.size());
+    return std::vector<double>(parameters.arena().slices.size());
   }
   void clip_gradients(backend::Parameters&, float) override {}
   void update(backend::Parameters& parameters, const optim::UpdateRule&, const optim::StepScalars&,

@@ -1,8 +1,6 @@
 #include "ports/clock/stream.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
@@ -69,13 +67,6 @@ void ClockStream::synchronize() {
   ClockEvent end(end_s_);
   for (device::Idle idle; !end.done();) idle(end.due_in_s());
   idle_ = true;
-}
-
-device::PinnedBuffer ClockDevice::allocate_pinned(std::size_t bytes) {
-  const std::size_t rounded = (bytes + 63) / 64 * 64;
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
-  if (!data) throw std::bad_alloc();
-  return {data, bytes, [](std::byte* p) { std::free(p); }};
 }
 
 std::unique_ptr<device::Timeline> ClockDevice::make_timeline() {

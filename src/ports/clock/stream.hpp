@@ -27,7 +27,6 @@ class ClockDevice final : public device::Device {
  public:
   std::string name() const override { return "clock"; }
   ClockStream& compute() override { return compute_; }
-  device::PinnedBuffer allocate_pinned(std::size_t bytes) override;
   /// By the stream's time, not the host's.
   std::unique_ptr<device::Timeline> make_timeline() override;
 

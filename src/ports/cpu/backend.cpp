@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
@@ -43,12 +42,6 @@ class CpuDevice final : public device::Device {
  public:
   std::string name() const override { return "cpu"; }
   device::Stream& compute() override { return compute_; }
-  device::PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    const std::size_t rounded = (bytes + 63) / 64 * 64;
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(64, rounded));
-    if (!data) throw std::bad_alloc();
-    return {data, bytes, [](std::byte* p) { std::free(p); }};
-  }
 
  private:
   device::HostStream compute_;  // always empty: each call returns only when its work is finished
@@ -81,22 +74,22 @@ class CpuBackend final : public backend::Backend {
     return cpu::measure_winograd(network, spec, team_, chunk_bytes_);
   }
 
-  std::optional<std::size_t> measure_memory(const nn::Network& network,
-                                            std::span<const backend::ProgramSpec> specs) override {
+  std::optional<std::size_t> measure_part_memory(
+      const nn::Network& network, std::span<const backend::ProgramSpec> specs) override {
     return cpu::measure_memory(network, specs, team_, chunk_bytes_);
   }
 
-  std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision,
-                                                       backend::Keeps keeps) override {
+  std::unique_ptr<backend::Parameters> make_part_parameters(const nn::Network& network,
+                                                            backend::Precision precision,
+                                                            backend::Keeps keeps) override {
     const Storage storage = storage_of(precision);
     kernels(storage);  // throws for bf16 when the processor lacks it
     return std::make_unique<CpuParameters>(network, storage, keeps, &team_);
   }
 
-  std::unique_ptr<backend::Program> compile(const nn::Network& network,
-                                            const backend::ProgramSpec& spec,
-                                            backend::Parameters& parameters) override {
+  std::unique_ptr<backend::Program> compile_part(const nn::Network& network,
+                                                 const backend::ProgramSpec& spec,
+                                                 backend::Parameters& parameters) override {
     const bool by_winograd = spec.winograd.mode != backend::Winograd::Mode::never;
     if (by_winograd && offers_winograd(spec.precision)) winograd_ = to_string(spec.winograd);
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
@@ -137,7 +130,7 @@ class CpuBackend final : public backend::Backend {
 void CpuBackend::update_statistics(backend::Parameters& any, std::size_t micro_batches) {
   auto& parameters = static_cast<CpuParameters&>(any);
   parameters.weights_changed();
-  const nn::ArenaLayout& layout = parameters.layout();
+  const nn::ArenaLayout& layout = parameters.arena();
   for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
     const double share = parameters.statistics_momentum(s);
     const float kept = static_cast<float>(std::pow(1 - share, static_cast<double>(micro_batches)));

@@ -218,7 +218,7 @@ std::size_t run_all(const nn::Network& network, std::span<const backend::Program
   SharedBlock block;
   CpuParameters parameters(network, storage_of(specs.front().precision));
   // All pages are touched, so that they are known. As numbers: 0.0115, far from denormals.
-  const std::size_t bytes = parameters.layout().size * sizeof(float);
+  const std::size_t bytes = parameters.arena().size * sizeof(float);
   for (const backend::Part part : {backend::Part::weights, backend::Part::gradients})
     std::memset(parameters.at(part, 0), 0x3c, bytes);
   std::vector<std::unique_ptr<CpuProgram>> programs;

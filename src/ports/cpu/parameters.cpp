@@ -116,8 +116,8 @@ std::size_t CpuParameters::slice_index(const std::string& name) const {
   return static_cast<std::size_t>(&layout_.find(name) - layout_.slices.data());
 }
 
-void CpuParameters::import_slice(backend::Part part, std::size_t index,
-                                 std::span<const float> plain) {
+void CpuParameters::import_own(backend::Part part, std::size_t index,
+                               std::span<const float> plain) {
   const nn::Slice& slice = layout_.slices.at(index);
   check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on import");
   if (part == backend::Part::weights) weights_changed();
@@ -130,8 +130,8 @@ void CpuParameters::import_slice(backend::Part part, std::size_t index,
   reorder(plain_weights(format), plain.data(), format, target);
 }
 
-void CpuParameters::export_slice(backend::Part part, std::size_t index,
-                                 std::span<float> plain) const {
+void CpuParameters::export_own(backend::Part part, std::size_t index,
+                               std::span<float> plain) const {
   const nn::Slice& slice = layout_.slices.at(index);
   check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on export");
   const float* source = at(part, slice.offset);
@@ -152,7 +152,7 @@ void CpuParameters::for_each(std::size_t count,
   });
 }
 
-std::uint32_t CpuParameters::hash() const {
+std::uint32_t CpuParameters::own_hash() const {
   std::uint32_t sum = 0;
   for (const backend::Part part : {backend::Part::weights, backend::Part::momentum,
                                    backend::Part::average, backend::Part::second_moments})

@@ -48,19 +48,19 @@ class CpuParameters final : public backend::Parameters {
   /// `team`: exports run on its lanes; none: on the caller's thread. It outlives this.
   CpuParameters(const nn::Network& network, Storage storage,
                 backend::Keeps keeps = backend::Keeps::training, Team* team = nullptr);
-  const nn::ArenaLayout& layout() const override { return layout_; }
+  const nn::ArenaLayout& arena() const override { return layout_; }
   float* device_pointer(backend::Part part) override {
     if (part == backend::Part::weights) weights_changed();
     return at(part, 0);
   }
-  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
-  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void import_own(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_own(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void for_each(std::size_t count, const std::function<void(std::size_t)>& work) const override;
   void start_average() override;
   bool has_average() const override { return memory_[average_part].data() != nullptr; }
   void start_second_moments() override;
   bool has_second_moments() const override { return memory_[moments_part].data() != nullptr; }
-  std::uint32_t hash() const override;
+  std::uint32_t own_hash() const override;
   /// Counts the calls after which the weights may differ.
   std::uint64_t version() const { return version_; }
   void weights_changed() override { ++version_; }

@@ -141,7 +141,7 @@ void CpuProgram::plan_messages() {
 void CpuProgram::place() {
   lifetimes_ =
       std::make_unique<Lifetimes>(network_, context_.units, context_.requests, spec_.training);
-  const std::size_t parameters = 3 * sizeof(float) * context_.parameters.layout().size;
+  const std::size_t parameters = 3 * sizeof(float) * context_.parameters.arena().size;
   const std::size_t scratch = spec_.recompute.scratch_reserved ? 0 : workspace();
   const auto placed = [&] {
     return backend::choose_placement(spec_, network_.name, *lifetimes_,

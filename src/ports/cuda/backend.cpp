@@ -127,28 +127,28 @@ class CudaBackend final : public backend::Backend {
   device::Device& device() override { return device_; }
   backend::Vectors& vectors() override { return vectors_; }
 
-  void require_fit(const nn::Network& network, const backend::ProgramSpec& spec) override {
+  void require_part_fit(const nn::Network& network, const backend::ProgramSpec& spec) override {
     std::size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     measure_plans(network, spec);
     cuda::require_fit(network, spec, planner_, free, total);
   }
-  std::optional<backend::Floor> floor(const nn::Network& network,
-                                      const backend::ProgramSpec& spec) override {
+  std::optional<backend::Floor> floor_of_part(const nn::Network& network,
+                                              const backend::ProgramSpec& spec) override {
     backend::Floor floor;
     floor.rates = measure_rates(device_, planner_);
     measure_plans(network, spec);
     floor.steps = floors(network, plan_program(network, spec, planner_), floor.rates);
     return floor;
   }
-  std::unique_ptr<backend::Parameters> make_parameters(const nn::Network& network,
-                                                       backend::Precision precision,
-                                                       backend::Keeps keeps) override {
+  std::unique_ptr<backend::Parameters> make_part_parameters(const nn::Network& network,
+                                                            backend::Precision precision,
+                                                            backend::Keeps keeps) override {
     return std::make_unique<CudaParameters>(network, precision, device_, keeps);
   }
-  std::unique_ptr<backend::Program> compile(const nn::Network& network,
-                                            const backend::ProgramSpec& spec,
-                                            backend::Parameters& parameters) override {
+  std::unique_ptr<backend::Program> compile_part(const nn::Network& network,
+                                                 const backend::ProgramSpec& spec,
+                                                 backend::Parameters& parameters) override {
     measure_plans(network, spec);
     const ProgramShares shares{device_, planner_, spec.frozen ? frozen_block_ : block_, workspace_};
     return std::make_unique<CudaProgram>(network, spec, state(parameters), shares);
@@ -162,7 +162,8 @@ class CudaBackend final : public backend::Backend {
       places.push_back(places_.take());
       cuda::put_aside(metrics, of.scalars(), places.back().there, device_.compute().get());
     };
-    for (backend::Program* program : ran) put(static_cast<CudaProgram*>(program)->metrics());
+    for (backend::Program* program : ran)
+      put(static_cast<CudaProgram&>(program->trained()).metrics());
     if (ran.empty()) put(nullptr);
     return [this, places, has_scale = backend::has_loss_scale(of.precision())] {
       const backend::StepFigures figures = figures_in(places, has_scale);

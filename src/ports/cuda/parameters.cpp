@@ -63,8 +63,8 @@ const void* CudaParameters::readable(const std::string& name) const {
   return copies_.data() + offset * bytes_of(storage_);
 }
 
-void CudaParameters::import_slice(backend::Part part, std::size_t index,
-                                  std::span<const float> plain) {
+void CudaParameters::import_own(backend::Part part, std::size_t index,
+                                std::span<const float> plain) {
   const nn::Slice& slice = layout_.slices.at(index);
   check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on import");
   std::vector<float> physical(slice.size);
@@ -84,8 +84,8 @@ void CudaParameters::import_slice(backend::Part part, std::size_t index,
   device_.compute().synchronize();
 }
 
-void CudaParameters::export_slice(backend::Part part, std::size_t index,
-                                  std::span<float> plain) const {
+void CudaParameters::export_own(backend::Part part, std::size_t index,
+                                std::span<float> plain) const {
   const nn::Slice& slice = layout_.slices.at(index);
   check(plain.size() == slice.tensor.count(), slice.tensor.name + ": wrong size on export");
   if (!filters_[index]) return read(at(part, slice.offset), plain.data(), plain.size_bytes());
@@ -101,7 +101,7 @@ void CudaParameters::read(const void* from, void* to, std::size_t bytes) const {
 }
 
 // The device adds up each block; the host adds the blocks.
-std::uint32_t CudaParameters::hash() const {
+std::uint32_t CudaParameters::own_hash() const {
   const std::size_t words = layout_.size, blocks = (words + crc_block_words - 1) / crc_block_words;
   if (crc_sums_.data() == nullptr)
     crc_sums_ = DeviceBuffer(blocks * sizeof(std::uint32_t), "the weights' checksum");

@@ -41,16 +41,16 @@ class CudaParameters final : public backend::Parameters {
  public:
   CudaParameters(const nn::Network& network, backend::Precision precision, CudaDevice& device,
                  backend::Keeps keeps = backend::Keeps::training);
-  const nn::ArenaLayout& layout() const override { return layout_; }
+  const nn::ArenaLayout& arena() const override { return layout_; }
   float* device_pointer(backend::Part part) override { return at(part, 0); }
   void weights_changed() override;
-  void import_slice(backend::Part part, std::size_t slice, std::span<const float> plain) override;
-  void export_slice(backend::Part part, std::size_t slice, std::span<float> plain) const override;
+  void import_own(backend::Part part, std::size_t slice, std::span<const float> plain) override;
+  void export_own(backend::Part part, std::size_t slice, std::span<float> plain) const override;
   void start_average() override;
   bool has_average() const override { return parts_[average_part].data() != nullptr; }
   void start_second_moments() override;
   bool has_second_moments() const override { return parts_[moments_part].data() != nullptr; }
-  std::uint32_t hash() const override;
+  std::uint32_t own_hash() const override;
   std::optional<backend::LossScale> loss_scale() const override;
   double clipped_norm() const override { return read_scalars().clipped_norm; }
   std::optional<optim::TrustRatios> trust_ratios() const override;

@@ -261,7 +261,7 @@ void Batcher::account(Lane& lane, const std::vector<Part>& batch, double began_s
     figures.compute.add(took_s);
     figures.batches[rows].add(took_s);
     figures.last_s = at_s;
-    backend::add_figures(figures.members, lane.model->take_figures());
+    infer::add_figures(figures.members, lane.model->take_figures());
   });
 }
 

@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/inference/classifier.hpp"
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/device/device.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "serve/batching/statistics.hpp"
 
 namespace lockstep::serve {
@@ -70,7 +70,7 @@ struct RowsJob {
 /// thread that computes.
 struct Lane {
   std::vector<std::unique_ptr<backend::Parameters>> parameters;  ///< of each network
-  std::unique_ptr<backend::Classifier> model;                    ///< takes batches of any rows
+  std::unique_ptr<infer::Classifier> model;                      ///< takes batches of any rows
   std::size_t batch = 0;                                         ///< rows that it gets, at most
   device::PinnedBuffer images;                                   ///< [batch, row_bytes]
   std::size_t row_bytes = 0, classes = 0;

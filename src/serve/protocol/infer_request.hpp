@@ -58,4 +58,22 @@ InferRequest parse_infer_request(std::string_view body,
 /// True where the header says that the body is no JSON but the bytes of the only input.
 bool is_raw(const std::optional<std::string>& json_length);
 
+/// A tensor of a response: FP32 or, where it has strings, BYTES.
+struct OutputTensor {
+  std::string name;
+  std::vector<std::size_t> shape;
+  std::vector<float> values;
+  std::vector<std::string> strings;
+  bool binary = false;
+};
+
+struct InferResponse {
+  std::string model, version, id;
+  std::vector<OutputTensor> outputs;
+};
+
+/// The body: JSON and then the binary tensors, in order. `json_length`: how many bytes are JSON.
+/// A value that is not a number is null in JSON.
+std::string infer_response_body(const InferResponse& response, std::size_t& json_length);
+
 }  // namespace lockstep::serve

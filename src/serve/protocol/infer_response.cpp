@@ -1,4 +1,4 @@
-#include "serve/protocol/infer_response.hpp"
+#include "serve/protocol/infer_request.hpp"
 
 #include <bit>
 #include <cstdint>

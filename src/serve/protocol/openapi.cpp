@@ -1,4 +1,4 @@
-#include "serve/protocol/openapi.hpp"
+#include "serve/protocol/route.hpp"
 
 #include <map>
 #include <utility>

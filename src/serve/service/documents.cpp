@@ -22,7 +22,7 @@ Json statistics_of(const Version& version, const ModelFigures& figures) {
   for (const auto& [rows, tally] : figures.batches)
     batches.push_back({{"batch_size", rows}, {"compute_infer", in_ns(tally)}});
   Json members = Json::array();
-  for (const backend::MemberFigures& member : figures.members)
+  for (const infer::MemberFigures& member : figures.members)
     members.push_back({{"name", member.name},
                        {"inference_count", member.rows},
                        {"compute_infer", in_ns({member.runs, member.seconds})}});

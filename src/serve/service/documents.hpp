@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serve/service/repository.hpp"
@@ -22,5 +23,8 @@ std::string statistics_document(const std::vector<std::shared_ptr<const Version>
 
 /// All figures as Prometheus' text.
 std::string metrics_text(const Repository& repository, const Batcher& batcher, bool ready);
+
+/// A page on which an image can be dropped: HTML, complete without other files.
+std::string_view page_html();
 
 }  // namespace lockstep::serve

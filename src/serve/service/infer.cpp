@@ -8,9 +8,9 @@
 
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "serve/likeliest.hpp"
+#include "serve/predictor.hpp"
 #include "serve/protocol/content_encoding.hpp"
-#include "serve/protocol/infer_response.hpp"
+#include "serve/protocol/infer_request.hpp"
 #include "serve/protocol/request_error.hpp"
 
 namespace lockstep::serve {

@@ -48,7 +48,7 @@ void each_member(PrometheusPage& page, const std::vector<Shown>& models, const c
     return;
   page.metric(name, "counter", help);
   for (const Shown& one : models)
-    for (const backend::MemberFigures& member : one.figures.members)
+    for (const infer::MemberFigures& member : one.figures.members)
       page.sample(static_cast<double>(value(member)),
                   {{"model", one.model}, {"member", member.name}});
 }
@@ -91,9 +91,9 @@ std::string metrics_text(const Repository& repository, const Batcher& batcher, b
        [](const Shown& one) { return one.figures.refused; });
   each_member(page, models, "serve_member_rows_total",
               "Images that a network of a model with several was asked for.",
-              [](const backend::MemberFigures& member) { return member.rows; });
+              [](const infer::MemberFigures& member) { return member.rows; });
   each_member(page, models, "serve_member_seconds_total", "Time in that network.",
-              [](const backend::MemberFigures& member) { return member.seconds; });
+              [](const infer::MemberFigures& member) { return member.seconds; });
   show_durations(page, models);
   return std::move(page.text);
 }

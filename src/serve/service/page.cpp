@@ -1,4 +1,4 @@
-#include "serve/service/page.hpp"
+#include "serve/service/documents.hpp"
 
 namespace lockstep::serve {
 namespace {

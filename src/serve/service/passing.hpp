@@ -36,15 +36,33 @@ struct Passing {
 class Underway {
  public:
   using One = std::shared_ptr<Passing>;
-  void add(const One& one);
+  void add(const One& one) {
+    const std::scoped_lock lock(mutex_);
+    all_.insert(one);
+  }
   /// True for the first that asks: it then answers, or there is no client.
-  bool end(const One& one);
+  bool end(const One& one) {
+    const std::scoped_lock lock(mutex_);
+    if (one->over.exchange(true)) return false;
+    all_.erase(one);
+    return true;
+  }
   /// Those of which the time is over, and which no batcher has.
-  std::vector<One> late(double now_s) const;
-  std::vector<One> all() const;
+  std::vector<One> late(double now_s) const {
+    return those([&](const Passing& one) { return !one.queued && now_s >= one.deadline_s; });
+  }
+  std::vector<One> all() const {
+    return those([](const Passing&) { return true; });
+  }
 
  private:
-  std::vector<One> those(const std::function<bool(const Passing&)>& fits) const;
+  std::vector<One> those(const std::function<bool(const Passing&)>& fits) const {
+    const std::scoped_lock lock(mutex_);
+    std::vector<One> found;
+    for (const One& one : all_)
+      if (fits(*one)) found.push_back(one);
+    return found;
+  }
 
   mutable std::mutex mutex_;
   std::unordered_set<One> all_;

@@ -6,12 +6,12 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/infer/ladder.hpp"
 #include "serve/protocol/request_error.hpp"
 
 namespace lockstep::serve {
@@ -73,8 +73,8 @@ class Repository::Loading {
     }
     if (const std::size_t next = ladders_.size(); next < file_.members.size()) {
       const MemberFile& member = file_.members[next];
-      ladders_.push_back(std::make_unique<backend::Ladder>(
-          backend, member.model.about.network, member.program, *lane_->parameters[next]));
+      ladders_.push_back(std::make_unique<infer::Ladder>(backend, member.model.about.network,
+                                                         member.program, *lane_->parameters[next]));
       return false;
     }
     for (const auto& ladder : ladders_)
@@ -90,7 +90,7 @@ class Repository::Loading {
   }
 
  private:
-  void tell(const MemberFile& member, const backend::Ladder& ladder) const {
+  void tell(const MemberFile& member, const infer::Ladder& ladder) const {
     std::vector<std::uint64_t> sizes(ladder.sizes().begin(), ladder.sizes().end());
     log::info(fmt::format("{}: version {}, {}{} steps: batches of {} rows give equal bits",
                           version_->name(), version_->number(),
@@ -101,15 +101,15 @@ class Repository::Loading {
   void combine(device::Device& device) {
     const bool alone = ladders_.size() == 1;
     lane_->batch = alone ? ladders_.front()->largest() : file_.members.front().program.batch;
-    std::vector<backend::Member> members;
+    std::vector<infer::Member> members;
     for (std::size_t m = 0; m < ladders_.size(); ++m)
       members.push_back({file_.members[m].name, std::move(ladders_[m])});
-    lane_->model = backend::arrange(std::move(members), file_.arrangement,
-                                    {.stages = {},
-                                     .row_bytes = lane_->row_bytes,
-                                     .outputs = lane_->classes,
-                                     .batch = lane_->batch},
-                                    device);
+    lane_->model = infer::arrange(std::move(members), file_.arrangement,
+                                  {.stages = {},
+                                   .row_bytes = lane_->row_bytes,
+                                   .outputs = lane_->classes,
+                                   .batch = lane_->batch},
+                                  device);
     lane_->images = device.allocate_pinned(lane_->batch * lane_->row_bytes);
     std::memset(lane_->images.data(), 0, lane_->images.size());
   }
@@ -118,7 +118,7 @@ class Repository::Loading {
   ModelFile file_;
   std::shared_ptr<Version> version_;
   std::shared_ptr<Lane> lane_;
-  std::vector<std::unique_ptr<backend::Ladder>> ladders_;  ///< of the members
+  std::vector<std::unique_ptr<infer::Ladder>> ladders_;  ///< of the members
 };
 
 Repository::Repository(const ServeSpec& spec, const std::vector<ModelSource>& sources,

@@ -8,10 +8,9 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
-#include "serve/protocol/openapi.hpp"
 #include "serve/protocol/request_error.hpp"
+#include "serve/protocol/route.hpp"
 #include "serve/service/documents.hpp"
-#include "serve/service/page.hpp"
 
 namespace lockstep::serve {
 namespace {

@@ -116,8 +116,7 @@ NewestStart read_newest_start(const fs::path& run) {
 
 config::Config read_config(const fs::path& run) {
   const train::RunDirectory files(run);
-  config::Config config;
-  config::apply_toml(config, read_text(files.config()), files.config().string());
+  auto config = config::config_in(read_text(files.config()), files.config().string());
   if (fs::exists(files.decisions()))
     config::apply_toml(config, read_text(files.decisions()), files.decisions().string());
   return config;

@@ -151,8 +151,7 @@ Sample read_run(const fs::path& folder) {
   require(is_run(folder), fmt::format("{}: there is no run", folder.string()));
   Sample sample;
   sample.name = folder.string();
-  config::Config config;
-  config::apply_toml(config, read_text(run.config()), run.config().string());
+  const auto config = config::config_in(read_text(run.config()), run.config().string());
   sample.network = config.model;
   sample.batch = config.batch;
   sample.micro_batches = config.accumulate;

@@ -98,8 +98,7 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
 
 /// Which keys a study's training has that one rank cannot follow, as options that take them back.
 std::vector<std::string> without_others(const fs::path& toml) {
-  config::Config training;
-  config::apply_toml(training, read_text(toml), toml.string());
+  const config::Config training = config::config_in(read_text(toml), toml.string());
   std::vector<std::string> words;
   for (const config::ConfigKey* key : config::changed_keys(training))
     if (key->between_ranks) words.insert(words.end(), {"--" + key->name, key->get({})});

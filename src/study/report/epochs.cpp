@@ -103,8 +103,7 @@ EpochsCurve epochs_of_runs(const std::vector<std::string>& folders, double top1)
   for (const std::string& folder : folders) {
     const train::RunDirectory run(folder);
     require(std::filesystem::exists(run.config()), fmt::format("{}: there is no run", folder));
-    config::Config config;
-    config::apply_toml(config, read_text(run.config()), run.config().string());
+    const auto config = config::config_in(read_text(run.config()), run.config().string());
     reached[config.batch].push_back(static_cast<double>(first_epoch(run, top1)));
   }
   EpochsCurve curve{.source = counted(folders.size(), "separate training"),

@@ -208,9 +208,7 @@ RunStory read_story(const fs::path& path) {
                [&] { story.bindings = observe::read_bindings(run.binding()); });
   read_or_note(run.config(), story, true, [&] {
     story.toml = read_text(run.config());
-    config::Config config;
-    config::apply_toml(config, story.toml, run.config().string());
-    story.config = config;
+    story.config = config::config_in(story.toml, run.config().string());
   });
   read_or_note(run.decisions(), story, false,
                [&] { story.decisions = read_text(run.decisions()); });

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/config.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
@@ -44,7 +45,7 @@ std::vector<RecordedBucket> buckets_of(const config::Config& config,
   info.classes.resize(start.classes);
   info.height = info.width = start.image;
   info.channels = 3;
-  const nn::Network network = train::trained_part(config, train::make_network(config, info));
+  const nn::Network network = nn::trained_part(infer::make_network(config, info));
   const std::size_t rows =
       std::max<std::uint64_t>(1, start.batch / start.ranks / config.accumulate);
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;

@@ -11,10 +11,6 @@
 
 #include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/specs.hpp"
-#include "train/decide/memory_limit.hpp"
-#include "train/decide/norm_values.hpp"
-#include "train/decide/reduction.hpp"
-#include "train/decide/winograd_choice.hpp"
 
 namespace lockstep::train {
 
@@ -48,7 +44,7 @@ Decided decide(const StartSetting& setting) {
   const GpuSteps gpu_steps = decide_gpu_steps(setting);
   TrainerSpec trainer = make_trainer_spec(gpu_steps.in(config), setting.data.input(),
                                           spec.grid.replicas.count, spec.grid.replicas.index);
-  require_norm_values(trained_part(spec.config, trainer.network),
+  require_norm_values(nn::trained_part(trainer.network),
                       {.full = setting.data.global_rows(0),
                        .last = setting.data.global_rows(setting.data.steps_per_epoch() - 1),
                        .replicas = spec.grid.replicas.count,
@@ -68,7 +64,7 @@ Decided decide(const StartSetting& setting) {
       .gpu_steps = gpu_steps};
   decisions.bucket_mb =
       choose_bucket_mb(asked, reduction, two_level ? *two_level : setting.communicator,
-                       trained_part(spec.config, trainer.network));
+                       nn::trained_part(trainer.network));
   decisions.winograd = choose_winograd(setting, trainer.network, trainer.program);
   decisions.recompute = trainer.program.recompute;
   trainer.program.winograd = decisions.winograd;

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/decide.hpp"
 
@@ -85,13 +86,13 @@ GpuStepsSetting gpu_steps_setting(const config::Config& config, const nn::Networ
           .precision = config.precision,
           .deterministic = config.deterministic,
           .steps_differ = !config::why_steps_differ(config, replicas).empty(),
-          .trains_norms = has_norms(trained_part(config, network))};
+          .trains_norms = has_norms(nn::trained_part(network))};
 }
 
 GpuSteps decide_gpu_steps(const StartSetting& setting) {
   const config::Config& config = setting.spec.config;
   const GpuStepsSetting asked =
-      gpu_steps_setting(config, make_network(config, setting.data.input()),
+      gpu_steps_setting(config, infer::make_network(config, setting.data.input()),
                         setting.spec.grid.replicas.count, setting.backend.name() == "cuda");
   const GpuSteps chosen =
       choose_gpu_steps(setting.resume ? keep_bits(asked, written_config(*setting.resume)) : asked);

@@ -1,4 +1,4 @@
-#include "train/decide/memory_limit.hpp"
+#include "train/decide/decide.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "train/decide/norm_values.hpp"
+#include "train/decide/decide.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "train/decide/winograd_choice.hpp"
+#include "train/decide/decide.hpp"
 
 #include <fmt/core.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace lockstep::train {
 
@@ -37,5 +38,10 @@ class StopPolicy {
   StopSpec spec_;
   double longest_step_s_ = 0, longest_save_s_ = 0;
 };
+
+/// What to say at the start where mpirun kills its ranks `patience_s` after Ctrl-C or SIGTERM, and
+/// a step and the checkpoint after it may take longer. Empty where they do not. `state_bytes`: of
+/// the checkpoint.
+std::string warn_of_launcher(double patience_s, double step_s, double state_bytes);
 
 }  // namespace lockstep::train

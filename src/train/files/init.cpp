@@ -1,4 +1,4 @@
-#include "train/files/init.hpp"
+#include "train/files/resume.hpp"
 
 #include <algorithm>
 
@@ -7,6 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/specs.hpp"
@@ -94,7 +95,7 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
                         const nn::Network& network, backend::Parameters& parameters, bool is_root) {
   const std::string path = choose_checkpoint(config.init);
   const model::Model model =
-      model::load_any(path, describe_by_config, backend::Part::weights, &input);
+      model::load_any(path, infer::describe_by_config, backend::Part::weights, &input);
   const bool keeps_head = config.head == config::HeadChoice::automatic
                               ? !has_other_classes(model.about, input)
                               : config.head == config::HeadChoice::keep;

@@ -13,6 +13,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/sampler.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -139,9 +140,7 @@ std::string changed_placement(const model::CheckpointHeader& header, const confi
 }  // namespace
 
 config::Config written_config(const ResumePoint& point) {
-  config::Config config;
-  config::apply_toml(config, point.header.config, point.checkpoint.string());
-  return settled(std::move(config));
+  return settled(config::config_in(point.header.config, point.checkpoint.string()));
 }
 
 std::optional<ResumePoint> find_resume_point(const config::Config& config,
@@ -187,7 +186,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       choice_name(now.freeze), point.checkpoint.string()));
   require_same_rule(point, before.optim, now.optim);
   require_same_beginning(point, before, now);
-  require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
+  infer::require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
                       now.stop_after, point.checkpoint.string(), header.progress.step));

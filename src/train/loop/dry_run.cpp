@@ -1,4 +1,4 @@
-#include "train/loop/dry_run.hpp"
+#include "train/loop/run_loop.hpp"
 
 #include <algorithm>
 

@@ -6,7 +6,6 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/train/ending/notify.hpp"
-#include "train/loop/divergence.hpp"
 #include "train/loop/run_loop.hpp"
 
 // How a run ends: stopped, finished, diverged or failed.
@@ -61,8 +60,8 @@ void RunLoop::close_ledger(std::uint64_t epoch) {
 /// The exception continues to main, and is what counts: that nothing can be written any more, or
 /// may be because a newer start has begun, is not said as well.
 void RunLoop::record_failure(const std::exception& error) {
-  const bool diverged = dynamic_cast<const Divergence*>(&error) != nullptr;
   const Ending ending = ending_of(error);
+  const bool diverged = ending == Ending::diverged;
   try {
     if (diverged) finish_saves();  // all ranks find it in the same step
     files_.require_newest();

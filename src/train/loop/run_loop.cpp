@@ -13,11 +13,11 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/specs.hpp"
-#include "train/ending/launcher_patience.hpp"
-#include "train/loop/divergence.hpp"
+#include "train/ending/stop_policy.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -28,6 +28,9 @@ StopSpec stop_spec(const RunSpec& spec, bool is_root) {
           .margin_s = spec.config.walltime.margin_s,
           .stop_after = spec.config.stop_after};
 }
+
+/// What a loss is that is not finite.
+const char* strange_loss(double loss) { return std::isnan(loss) ? "not a number" : "infinite"; }
 
 std::string diverged_at(double loss, const model::Progress& at, const RunFiles& files) {
   const bool saved = !files.checkpoints().newest_first().empty();
@@ -125,7 +128,7 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
                           const LaunchedStep& step) {
   const double loss = totals.loss / totals.rows;
   if (!std::isfinite(loss) && !report.skipped())
-    throw Divergence(diverged_at(loss, progress_, files_));
+    throw Error(diverged_at(loss, progress_, files_), Ending::diverged);
   if (statistics_.steps == 0) statistics_.first_step_s = now_s() - spec_.started_s;
   observe::StepRecord record{.step = progress_.step,
                              .epoch = progress_.epoch + 1,
@@ -240,11 +243,12 @@ std::optional<observe::Validation> RunLoop::evaluate() {
   control_.activity.enter(comm::Phase::evaluation);
   const Evaluation result = evaluator().evaluate();
   if (result.stopped) return std::nullopt;
-  require_converging(
-      std::isfinite(result.mean.loss),
-      fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
-                  "Lower optim.lr or lengthen optim.warmup-epochs",
-                  strange_loss(result.mean.loss), progress_.step, progress_.epoch + 1));
+  if (!std::isfinite(result.mean.loss))
+    throw Error(
+        fmt::format("the validation's loss is {} after step {} (epoch {}): training diverged. "
+                    "Lower optim.lr or lengthen optim.warmup-epochs",
+                    strange_loss(result.mean.loss), progress_.step, progress_.epoch + 1),
+        Ending::diverged);
   return result.mean;
 }
 
@@ -290,7 +294,7 @@ void RunLoop::save(KeptAs as) {
   model::CheckpointHeader header;
   header.progress = progress_;
   header.network = model::network_text(trainer_.network());
-  header.preparation = preparation(config_, data_.input());
+  header.preparation = infer::preparation(config_, data_.input());
   header.backend = backend_.description();
   header.build = build_id();
   header.world = static_cast<std::uint64_t>(spec_.grid.ranks());

@@ -16,7 +16,6 @@
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/ending/save_clock.hpp"
 #include "train/ending/save_schedule.hpp"
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
@@ -39,7 +38,7 @@ struct RunParts {
 
 /// The loop over epochs and steps, with validation, checkpoints and metrics, from one place of the
 /// run to its end or a stop. Every rank has one and makes the same calls; rank 0 logs and writes.
-/// Throws Divergence, InputError when too many rows are broken, and as its parts do.
+/// Throws Error of Ending::diverged, InputError when too many rows are broken, and as its parts do.
 /// **Thread safety:** none; the main thread uses it.
 class RunLoop {
  public:
@@ -147,5 +146,9 @@ class RunLoop {
   std::optional<Evaluator> evaluator_;  ///< compiled when first needed
   std::optional<observe::Validation> newest_validation_, newest_average_;
 };
+
+/// Makes some steps and logs what the whole training would take: time, images/s, memory. Nothing is
+/// written; the trainer's weights are of no use afterwards. Collective.
+void try_steps(const RunParts& parts);
 
 }  // namespace lockstep::train

@@ -5,7 +5,6 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "tests/mpi/comm/pretended_nodes.hpp"
@@ -192,14 +191,13 @@ TEST_CASE("the norms that still train share their statistics where layers are fr
           "[mpi][norm_span]") {
   Ranks ranks;
   train::TrainerSpec spec = ranks.spec(ranks.size());
-  const auto last = nn::last_frozen(spec.network, nn::Freeze::layer1);
-  const auto frozen = make_frozen_backend(*ranks.backend, *last);
-  Trainer shared(spec, *frozen, *ranks.communicator);
+  spec.network = nn::with_frozen(spec.network, nn::Freeze::layer1);
+  Trainer shared(spec, *ranks.backend, *ranks.communicator);
   train::TrainerSpec all = spec;
   all.norm_ranks = 1;
   all.program.batch = ranks.global();
   SoloCommunicator solo;
-  Trainer one(all, *frozen, solo);
+  Trainer one(all, *ranks.backend, solo);
   ranks.step(shared, 0, ranks.global());
   Ranks::step_alone(one, 0, ranks.global());
   const Apart near = Ranks::apart(shared, one);

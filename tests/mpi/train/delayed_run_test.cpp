@@ -16,6 +16,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/train/evaluator.hpp"
@@ -196,12 +197,13 @@ TEST_CASE("where ranks differ, what is validated and audited is what the checkpo
   REQUIRE(runs.run(config, {.period = 100}) ==
           Outcome::finished);  // the ranks never meet but for this
   const data::DataSet set(runs.shard.path());
-  const nn::Network network = train::make_network(config, set.info());
+  const nn::Network network = infer::make_network(config, set.info());
   const auto parameters = runs.backend->make_parameters(network, Precision::fp32);
   train::EvaluatorSpec spec;
   spec.network = network;
-  spec.program = train::make_program_spec(config, set.info(), micro);
-  spec.augment = train::evaluation_augment(config, set.info(), set.info());
+  spec.program = infer::make_program_spec(config, set.info(), micro);
+  spec.augment =
+      model::evaluation_augment(infer::preparation(config, set.info()), set.info(), set.info());
   spec.replicas = all_replicas(*runs.control).replicas;
   train::Evaluator evaluator(spec, *runs.backend, *parameters, *runs.control, set);
   // As records have them.

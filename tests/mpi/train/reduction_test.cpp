@@ -1,4 +1,4 @@
-#include "train/decide/reduction.hpp"
+#include "train/decide/decide.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

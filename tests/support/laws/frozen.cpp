@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/partition.hpp"
 
@@ -42,14 +41,13 @@ std::vector<float> exported(const Parameters& parameters, Part part, std::size_t
 }
 
 struct Frozen {
-  Frozen(Backend& inner, const Case& c, std::size_t last, Precision precision)
-      : backend(make_frozen_backend(inner, last)),
-        parameters(backend->make_parameters(c.network, precision, Keeps::training)) {
+  Frozen(Backend& backend, const Case& c, const nn::Network& network, Precision precision)
+      : parameters(backend.make_parameters(network, precision, Keeps::training)) {
     spec.batch = rows;
     spec.precision = precision;
     spec.label_smoothing = 0.1f;
     spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
-    program = backend->compile(c.network, spec, *parameters);
+    program = backend.compile(network, spec, *parameters);
     LossScale scale;
     scale.scale = loss_scale;
     parameters->set_loss_scale(scale);
@@ -58,7 +56,6 @@ struct Frozen {
   }
   const nn::ArenaLayout& layout() const { return parameters->layout(); }
 
-  std::unique_ptr<Backend> backend;
   std::unique_ptr<Parameters> parameters;
   ProgramSpec spec;
   std::unique_ptr<Program> program;
@@ -97,18 +94,19 @@ void check_layout(const Frozen& it, const Case& c, std::size_t last) {
 
 }  // namespace
 
-void check_frozen(Backend& inner, const nn::Network& network, Precision precision,
+void check_frozen(Backend& backend, const nn::Network& network, Precision precision,
                   double tolerance) {
   Case c(network, rows, 3);
+  nn::Network tuned = network;
   const auto gradients = c.oracle.backward();
   for (const std::size_t last : nn::cut_points(network)) {
-    const auto [first, rest] = nn::split_frozen(network, last);
+    tuned.frozen_nodes = last + 1;
     const auto made_by = network.nodes[last].op;
     const bool cuts_after_block = made_by == nn::Op::relu || made_by == nn::Op::max_pool;
-    if (!cuts_after_block || nn::tensors(rest).empty()) continue;
-    INFO(inner.name() << ", " << network.name << " frozen up to " << network.nodes[last].name
-                      << " in " << to_string(precision));
-    Frozen it(inner, c, last, precision);
+    if (!cuts_after_block || nn::tensors(nn::trained_part(tuned)).empty()) continue;
+    INFO(backend.name() << ", " << network.name << " frozen up to " << network.nodes[last].name
+                        << " in " << to_string(precision));
+    Frozen it(backend, c, tuned, precision);
     check_layout(it, c, last);
     std::vector<std::vector<float>> before;
     for (std::size_t s = 0; s < it.layout().slices.size(); ++s)
@@ -124,9 +122,9 @@ void check_frozen(Backend& inner, const nn::Network& network, Precision precisio
     const optim::UpdateRule rule{
         .formula = optim::Sgd{},
         .weight_decay = std::vector<float>(it.layout().moving_slices(), 1e-3f)};
-    it.backend->judge_gradients(*it.parameters);
-    it.backend->update(*it.parameters, rule, {.lr = 0.1f}, 0, it.layout().learned_slices);
-    it.backend->update_statistics(*it.parameters, 1);
+    backend.judge_gradients(*it.parameters);
+    backend.update(*it.parameters, rule, {.lr = 0.1f}, 0, it.layout().learned_slices);
+    backend.update_statistics(*it.parameters, 1);
     for (std::size_t s = 0; s < before.size(); ++s) {
       INFO(it.layout().slices[s].tensor.name);
       CHECK((exported(*it.parameters, Part::weights, s) == before[s]) ==

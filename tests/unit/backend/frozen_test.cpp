@@ -26,9 +26,8 @@ TEST_CASE("with frozen layers bf16 is as near to it as bf16 is", "[frozen][cpu]"
 
 TEST_CASE("what is frozen ends with the layer that is named", "[frozen][nn]") {
   const auto last = [](const char* model, Freeze freeze) {
-    const nn::Network network = nn::resnet({.model = model});
-    const auto found = nn::last_frozen(network, freeze);
-    return found ? network.nodes[*found].name : "";
+    const nn::Network network = nn::with_frozen(nn::resnet({.model = model}), freeze);
+    return network.frozen_nodes > 0 ? network.nodes[network.frozen_nodes - 1].name : "";
   };
   CHECK(last("resnet20", Freeze::none).empty());
   CHECK(last("resnet20", Freeze::conv1) == "relu");
@@ -38,14 +37,13 @@ TEST_CASE("what is frozen ends with the layer that is named", "[frozen][nn]") {
   CHECK(last("resnet50", Freeze::conv1) == "maxpool");
   CHECK(last("resnet50", Freeze::layer3) == "layer3.5.relu");
   CHECK(last("resnet50", Freeze::backbone) == "layer4.2.relu");
-  CHECK_THROWS_WITH(nn::last_frozen(plain(), Freeze::layer3),
+  CHECK_THROWS_WITH(nn::with_frozen(plain(), Freeze::layer3),
                     Catch::Contains("freeze = layer3: ") && Catch::Contains("no such layer"));
 }
 
 TEST_CASE("no gradient comes back from a network's trained part", "[frozen][nn]") {
   const nn::Network network = nn::resnet({.model = "resnet20"});
-  const auto [frozen, trained] =
-      nn::split_frozen(network, *nn::last_frozen(network, Freeze::layer1));
+  const auto [frozen, trained] = nn::split_frozen(nn::with_frozen(network, Freeze::layer1));
   CHECK(frozen.nodes.back().op == nn::Op::send);
   CHECK(frozen.nodes.back().gradients == 0);
   CHECK(trained.nodes.front().gradients == 0);

@@ -26,12 +26,12 @@ class FakeParameters final : public Parameters {
       start += 1000;
     }
   }
-  const nn::ArenaLayout& layout() const override { return layout_; }
+  const nn::ArenaLayout& arena() const override { return layout_; }
   float* device_pointer(Part part) override { return of(part).data(); }
-  void import_slice(Part part, std::size_t slice, std::span<const float> plain) override {
+  void import_own(Part part, std::size_t slice, std::span<const float> plain) override {
     std::copy(plain.begin(), plain.end(), of(part).begin() + offset(slice));
   }
-  void export_slice(Part part, std::size_t slice, std::span<float> plain) const override {
+  void export_own(Part part, std::size_t slice, std::span<float> plain) const override {
     const auto& values = values_[static_cast<std::size_t>(part)];
     std::copy_n(values.begin() + offset(slice), plain.size(), plain.begin());
   }
@@ -42,7 +42,7 @@ class FakeParameters final : public Parameters {
   bool has_average() const override { return has_average_; }
   void start_second_moments() override { has_second_moments_ = true; }
   bool has_second_moments() const override { return has_second_moments_; }
-  std::uint32_t hash() const override { return 0; }
+  std::uint32_t own_hash() const override { return 0; }
 
   std::vector<float> plain(Part part, std::size_t slice) const {
     std::vector<float> values(layout_.slices[slice].tensor.count());

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -37,12 +36,10 @@ struct Rank {
   Rank(comm::Communicator& of, reduce::ExchangeSpec spec, std::size_t bucket_bytes,
        const nn::Network& network = small_network(), nn::Freeze freeze = nn::Freeze::none)
       : communicator(of), backend(backend::make_cpu_backend({})) {
-    if (const auto last = nn::last_frozen(network, freeze))
-      frozen = backend::make_frozen_backend(*backend, *last);
-    backend::Backend& used = frozen ? *frozen : *backend;
-    parameters = used.make_parameters(network, backend::Precision::fp32);
+    parameters =
+        backend->make_parameters(nn::with_frozen(network, freeze), backend::Precision::fp32);
     exchange = reduce::make_exchange(with_buckets(std::move(spec), bucket_bytes),
-                                     {communicator, used, *parameters});
+                                     {communicator, *backend, *parameters});
   }
   std::size_t learned() const { return parameters->layout().learned_size; }
   /// The gradients after a step in which each rank gave gradient_of(rank, step).
@@ -76,7 +73,7 @@ struct Rank {
     return spec;
   }
   comm::Communicator& communicator;
-  std::unique_ptr<backend::Backend> backend, frozen;  ///< frozen: if layers are
+  std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<backend::Parameters> parameters;
   std::unique_ptr<reduce::Exchange> exchange;
 };

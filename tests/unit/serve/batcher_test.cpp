@@ -7,12 +7,13 @@
 #include <map>
 #include <thread>
 
-#include "lockstep/backend/inference/ladder.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/infer/ladder.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 using namespace lockstep::serve;
 

@@ -3,12 +3,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 
 namespace {

@@ -11,17 +11,18 @@
 #include <cmath>
 #include <thread>
 
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
+using namespace lockstep::infer;
 using namespace lockstep::test;
 using namespace lockstep::serve;
 using Catch::Matchers::Contains;

@@ -1,5 +1,6 @@
 // What ranks that share batch norm's statistics send, compared with what trainers send.
 #include "lockstep/study/simulate/norm_gathers.hpp"
+#include "lockstep/infer/trained_model.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -82,7 +83,7 @@ TEST_CASE("the gathers of batch norm's statistics that are simulated are those o
     const config::Config config = sharing(model, world);
     Gathers seen;
     bytes_of(config, 1, seen);
-    const auto all = norm_gathers(train::make_network(config, small_data()));
+    const auto all = norm_gathers(infer::make_network(config, small_data()));
     CHECK(sorted(seen.forward) == sizes(all, false));
     CHECK(sorted(seen.backward) == sizes(all, true));
   }
@@ -97,7 +98,7 @@ TEST_CASE("a step sends as many bytes more with shared statistics as is simulate
   };
   std::size_t floats = 0;
   for (const NormGather& one :
-       norm_gathers(train::make_network(sharing("resnet20", world), small_data())))
+       norm_gathers(infer::make_network(sharing("resnet20", world), small_data())))
     floats += one.floats;
   CHECK(of_a_step(world) - of_a_step(1) == world * (world - 1) * floats * sizeof(float));
 }

@@ -8,7 +8,7 @@
 #include "lockstep/reduce/exchange.hpp"
 #include "tests/support/harness/sanitized.hpp"
 #include "tests/support/laws/solo.hpp"
-#include "train/decide/memory_limit.hpp"
+#include "train/decide/decide.hpp"
 
 using namespace lockstep;
 

@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "lockstep/backend/frozen/frozen_backend.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/model/network_text.hpp"
@@ -26,11 +25,8 @@ struct Tuned {
   explicit Tuned(const std::string& toml)
       : config(given(toml)),
         host(make_cpu_backend({std::vector<std::vector<int>>(2)})),
-        spec(make_trainer_spec(config, small_data(), 1)) {
-    if (const auto last = nn::last_frozen(spec.network, config.freeze))
-      freezing = make_frozen_backend(*host, *last);
-    trainer = std::make_unique<Trainer>(spec, freezing ? *freezing : *host, nobody);
-  }
+        spec(make_trainer_spec(config, small_data(), 1)),
+        trainer(std::make_unique<Trainer>(spec, *host, nobody)) {}
   void steps(std::size_t count, float lr) {
     for (std::size_t i = 0; i < count; ++i) trainer->step(data.batch, few_rows, lr);
   }
@@ -44,11 +40,11 @@ struct Tuned {
   std::unique_ptr<Program> compiled(std::size_t batch) const {
     ProgramSpec program = spec.program;
     program.batch = batch;
-    return (freezing ? *freezing : *host).compile(spec.network, program, trainer->parameters());
+    return host->compile(spec.network, program, trainer->parameters());
   }
 
   config::Config config;
-  std::unique_ptr<Backend> host, freezing;
+  std::unique_ptr<Backend> host;
   SoloCommunicator nobody;
   TrainerSpec spec;
   Rows data;

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "lockstep/train/specs.hpp"
+#include "lockstep/infer/trained_model.hpp"
 
 using namespace lockstep;
 using namespace lockstep::data;
@@ -22,7 +22,7 @@ AugmentSpec evaluated(config::CropChoice crop, std::size_t size, std::size_t res
   config.data.size = size;
   config.data.resize = resize;
   const DataSetInfo input = stored(Encoding::raw, 28);
-  return model::evaluation_augment(train::preparation(config, input), input, images);
+  return model::evaluation_augment(infer::preparation(config, input), input, images);
 }
 
 /// The middle of 28 x 28, of an image whose shorter side becomes `side` (0: as it is).

@@ -1,8 +1,8 @@
-#include "train/ending/save_clock.hpp"
+#include "train/ending/save_schedule.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "train/ending/launcher_patience.hpp"
+#include "train/ending/stop_policy.hpp"
 
 using namespace lockstep::train;
 using Catch::Contains;

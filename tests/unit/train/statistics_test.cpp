@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/weight_mean.hpp"
 #include "lockstep/train/statistics.hpp"
 #include "tests/support/networks/oracle.hpp"
@@ -19,7 +20,7 @@ namespace {
 /// A ResNet with random weights, and statistics that fit nothing.
 model::Model random_model(std::uint64_t seed, const std::string& name = "resnet20") {
   model::Model model;
-  model.about.network = make_network(given("model = \"" + name + "\""), small_data());
+  model.about.network = infer::make_network(given("model = \"" + name + "\""), small_data());
   model.about.input = small_data();
   const auto layout = nn::arena_layout(model.about.network,
                                        [](const nn::Tensor& tensor) { return tensor.count(); });
@@ -97,7 +98,7 @@ TEST_CASE("new running statistics are the mean of the batches' in double precisi
   std::size_t asked = 0;
   const WithStatistics got =
       reestimate_statistics(model, *backend,
-                            {.program = make_program_spec(given(""), small_data(), few_rows),
+                            {.program = infer::make_program_spec(given(""), small_data(), few_rows),
                              .batches = batches,
                              .next = [&] { return data[asked++].batch; }});
   CHECK(asked == batches);

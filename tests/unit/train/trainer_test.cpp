@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "lockstep/infer/trained_model.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
@@ -254,7 +255,7 @@ TEST_CASE("the average is that of the weights after each step, and changes nothi
 
 TEST_CASE("the model's options reach the network", "[trainer]") {
   const auto count = [](const Config& config, auto wanted) {
-    const nn::Network network = make_network(config, small_data());
+    const nn::Network network = infer::make_network(config, small_data());
     return std::count_if(network.nodes.begin(), network.nodes.end(), wanted);
   };
   const auto zero = [](const nn::Node& node) { return node.zero_init; };

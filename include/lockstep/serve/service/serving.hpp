@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/backend/inference/gated.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/data/loading/image_preparer.hpp"
+#include "lockstep/infer/combined.hpp"
 #include "lockstep/model/model.hpp"
 
 namespace lockstep::serve {
@@ -26,8 +26,8 @@ struct MemberFile {
 /// A model as its files hold it: one network, or several that answer as one.
 struct ModelFile {
   std::vector<MemberFile> members;
-  backend::Arrangement arrangement;  ///< of the members
-  data::DataSetInfo input;           ///< of all members, with the names of the model's classes
+  infer::Arrangement arrangement;  ///< of the members
+  data::DataSetInfo input;         ///< of all members, with the names of the model's classes
 };
 
 /// Where a model comes from. Both functions throw InputError.

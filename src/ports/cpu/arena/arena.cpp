@@ -51,8 +51,8 @@ void each_part(std::size_t floats, Team& team, const Work& work) {
 
 std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
                             const Slices& which, Team& team) {
-  const std::vector<SlicePart> pieces = cut(parameters.layout(), which);
-  std::vector<double> of_piece(pieces.size()), of_slice(parameters.layout().slices.size());
+  const std::vector<SlicePart> pieces = cut(parameters.arena(), which);
+  std::vector<double> of_piece(pieces.size()), of_slice(parameters.arena().slices.size());
   team.run([&](std::size_t lane) {
     const std::size_t lanes = team.lanes(), end = pieces.size() * (lane + 1) / lanes;
     for (std::size_t p = pieces.size() * lane / lanes; p < end; ++p)
@@ -65,13 +65,13 @@ std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
 std::vector<double> norms(const CpuParameters& parameters, backend::Part part, Team& team) {
   check(part != backend::Part::average || parameters.has_average(), "no average is kept");
   std::vector<double> found =
-      squares(parameters, part, {0, parameters.layout().slices.size()}, team);
+      squares(parameters, part, {0, parameters.arena().slices.size()}, team);
   for (double& norm : found) norm = std::sqrt(norm);
   return found;
 }
 
 void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
-  const nn::ArenaLayout& layout = parameters.layout();
+  const nn::ArenaLayout& layout = parameters.arena();
   double sum = 0;
   for (const double slice :
        squares(parameters, backend::Part::gradients, {0, layout.learned_slices}, team))
@@ -86,7 +86,7 @@ void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
 
 void update_average(CpuParameters& parameters, float share, Team& team) {
   check(parameters.has_average(), "no average is kept");
-  each_part(parameters.layout().size, team, [&](std::size_t first, std::size_t count) {
+  each_part(parameters.arena().size, team, [&](std::size_t first, std::size_t count) {
     float_kernels().average(share, count, parameters.at(backend::Part::weights, first),
                             parameters.at(backend::Part::average, first));
   });
@@ -95,7 +95,7 @@ void update_average(CpuParameters& parameters, float share, Team& team) {
 void swap_average(CpuParameters& parameters, Team& team) {
   check(parameters.has_average(), "no average is kept");
   parameters.weights_changed();
-  each_part(parameters.layout().size, team, [&](std::size_t first, std::size_t count) {
+  each_part(parameters.arena().size, team, [&](std::size_t first, std::size_t count) {
     float* weights = parameters.at(backend::Part::weights, first);
     std::swap_ranges(weights, weights + count, parameters.at(backend::Part::average, first));
   });
@@ -128,7 +128,7 @@ float trusted(const Task& task, std::size_t slice, float ratio) {
 /// Calls work(slice, first, count) for each lane's part of each slice.
 template <class Work>
 void each_part_of_slices(const Task& task, const Work& work) {
-  const std::vector<nn::Slice>& slices = task.parameters.layout().slices;
+  const std::vector<nn::Slice>& slices = task.parameters.arena().slices;
   task.team.run([&](std::size_t lane) {
     for (std::size_t s = task.which.first; s < task.which.last; ++s) {
       const std::size_t vectors = (slices[s].size + 15) / 16, lanes = task.team.lanes();
@@ -228,7 +228,7 @@ void apply(const optim::Muon& muon, const Task& task) {
   FilterSteps filters;
   for (std::size_t s = task.which.first; s < task.which.last; ++s) {
     if (task.rule.adaptive.at(s) == 0) continue;
-    const std::size_t outputs = task.parameters.layout().slices[s].tensor.shape.front();
+    const std::size_t outputs = task.parameters.arena().slices[s].tensor.shape.front();
     filters.push_back({.slice = s,
                        .begin = optim::muon_begin(std::sqrt(directions[s])),
                        .keep = optim::muon_keep(outputs, std::sqrt(weights[s])),
@@ -241,7 +241,7 @@ void apply(const optim::Muon& muon, const Task& task) {
 
 void update(CpuParameters& parameters, const optim::UpdateRule& rule,
             const optim::StepScalars& scalars, const Slices& which, Team& team) {
-  check(which.last <= parameters.layout().learned_slices,
+  check(which.last <= parameters.arena().learned_slices,
         "only learned slices are updated by gradients");
   parameters.weights_changed();
   const Task task{parameters, rule, scalars, which, team};

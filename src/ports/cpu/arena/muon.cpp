@@ -243,7 +243,7 @@ struct Piece {
 std::vector<Piece> cut_columns(const CpuParameters& parameters, const FilterSteps& filters) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < filters.size(); ++i) {
-    const std::size_t columns = parameters.layout().slices[filters[i].slice].form.columns;
+    const std::size_t columns = parameters.arena().slices[filters[i].slice].form.columns;
     for (std::size_t c = 0; c < columns; c += columns_at_once)
       pieces.push_back({i, c, std::min(columns, c + columns_at_once)});
   }
@@ -259,7 +259,7 @@ void each_run(const CpuParameters& parameters, const FilterSteps& filters,
     const std::size_t end = pieces.size() * (lane + 1) / team.lanes();
     for (std::size_t i = pieces.size() * lane / team.lanes(); i < end; ++i) {
       const Piece& piece = pieces[i];
-      const nn::MatrixForm& form = parameters.layout().slices[filters[piece.filter].slice].form;
+      const nn::MatrixForm& form = parameters.arena().slices[filters[piece.filter].slice].form;
       for (std::size_t row = 0; row < form.rows; row += next_run(form, row))
         for (std::size_t c = piece.first; c < piece.last; ++c)
           work(piece.filter, run_at(form, matrices[piece.filter], row, c));
@@ -280,7 +280,7 @@ WideMatrix place(const nn::MatrixForm& form, float* room) {
 
 void step_together(CpuParameters& parameters, const FilterSteps& filters, int iterations,
                    Team& team) {
-  const std::vector<nn::Slice>& slices = parameters.layout().slices;
+  const std::vector<nn::Slice>& slices = parameters.arena().slices;
   std::size_t floats = 0;
   for (const FilterStep& filter : filters)
     floats += optim::muon_room(slices[filter.slice].form.rows, slices[filter.slice].form.columns);
@@ -317,7 +317,7 @@ void step_filters(CpuParameters& parameters, const FilterSteps& filters, int ite
   FilterSteps together;
   std::size_t floats = 0;
   for (const FilterStep& filter : filters) {
-    const nn::Slice& slice = parameters.layout().slices[filter.slice];
+    const nn::Slice& slice = parameters.arena().slices[filter.slice];
     check(slice.form.rows > 0, slice.tensor.name + " is not stored as a matrix, which Muon needs");
     const std::size_t room = optim::muon_room(slice.form.rows, slice.form.columns);
     if (!together.empty() && floats + room > optim::muon_together) {

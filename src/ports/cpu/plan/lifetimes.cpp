@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/backend/memory_plan.hpp"
+#include "lockstep/backend/placement.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/cost.hpp"
 #include "lockstep/nn/partition.hpp"

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/backend/inference/classifier.hpp"
+#include "lockstep/backend/logits.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cpu {

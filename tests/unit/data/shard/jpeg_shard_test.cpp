@@ -81,10 +81,6 @@ AugmentSpec training(std::size_t side) {
 struct HostMemory final : Device {
   std::string name() const override { return "host"; }
   Stream& compute() override { throw Error("this device has no stream"); }
-  PinnedBuffer allocate_pinned(std::size_t bytes) override {
-    auto* data = static_cast<std::byte*>(::operator new(bytes));
-    return {data, bytes, [](std::byte* memory) { ::operator delete(memory); }};
-  }
 };
 
 /// All batches of two epochs: images, then labels.

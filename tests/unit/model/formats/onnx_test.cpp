@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/backend/arithmetic.hpp"
-#include "lockstep/backend/inference/inference.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/infer/classifier.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -78,7 +78,7 @@ std::vector<double> logits_of(const Model& model, const std::vector<std::uint8_t
   spec.batch = rows;
   spec.mean = model.about.input.mean;
   spec.stddev = model.about.input.stddev;
-  backend::Inference inference(*backend, network, spec, *parameters);
+  infer::Inference inference(*backend, network, spec, *parameters);
   data::Batch batch;
   batch.images = pixels.data();
   batch.rows = batch.capacity = rows;

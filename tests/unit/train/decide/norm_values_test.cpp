@@ -1,4 +1,4 @@
-#include "train/decide/norm_values.hpp"
+#include "train/decide/decide.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -83,6 +83,6 @@ TEST_CASE("a last batch that leaves some rank one row is an error that names dat
 
 TEST_CASE("batch norms in frozen layers take any number of rows", "[norm-values]") {
   const nn::Network network = network_for(32);
-  const auto last = nn::last_frozen(network, nn::Freeze::backbone);
-  CHECK(refusal(nn::split_frozen(network, last.value()).trained, {.batch = 1}).empty());
+  const nn::Network tuned = nn::with_frozen(network, nn::Freeze::backbone);
+  CHECK(refusal(nn::trained_part(tuned), {.batch = 1}).empty());
 }

@@ -118,7 +118,7 @@ void FoldedRunner::find_norm() {
 void FoldedRunner::fold_weights() {
   std::vector<float> weights(geometry_.weight_count());
   const std::size_t slice = c.parameters.slice_index(geometry_.name + ".weight");
-  c.parameters.export_slice(backend::Part::weights, slice, weights);
+  c.parameters.export_own(backend::Part::weights, slice, weights);
   const std::size_t of_channel = weights.size() / scale_.size();
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] *= scale_[i / of_channel];
   reorder(plain_weights(format_), weights.data(), format_, folded());

@@ -1,0 +1,32 @@
+#pragma once
+
+// What the logits of one row say.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "lockstep/backend/program.hpp"
+#include "lockstep/data/batch.hpp"
+
+namespace lockstep::backend {
+
+/// The class with the largest logit, the first of equal ones. A row of a known `label` is judged by
+/// the rule of top-1: if any logit is not a number, it gets another class.
+std::size_t predicted_class(std::span<const float> logits, std::size_t label = 0);
+
+/// The logarithm of the sum of exp(logit), in double precision; NaN if any logit is.
+double log_sum(std::span<const float> logits);
+
+/// The probability of the likeliest class, by the softmax in double precision; NaN if any logit is.
+double top_probability(std::span<const float> logits);
+
+/// The softmax in double precision.
+std::vector<double> probabilities_of(std::span<const float> logits);
+
+/// Adds one row to the metrics, unless it is padding. Returns the logarithm of the sum of
+/// exp(logit); 0 for padding.
+double count_row(Metrics& metrics, std::span<const float> logits, const data::Target& target,
+                 float smoothing = 0);
+
+}  // namespace lockstep::backend

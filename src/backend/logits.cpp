@@ -1,0 +1,76 @@
+#include "lockstep/backend/logits.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/backend/arithmetic.hpp"
+
+namespace lockstep::backend {
+namespace {
+
+/// The largest logit, and the sum of exp(logit - highest), which is NaN if any logit is.
+struct Exponentials {
+  double highest = 0, sum = 0;
+};
+Exponentials exponentials(std::span<const float> logits) {
+  Exponentials of{.highest = logits[0]};
+  for (const double logit : logits) of.highest = std::max(of.highest, logit);
+  for (const double logit : logits) of.sum += std::exp(logit - of.highest);
+  return of;
+}
+
+/// How many classes rank above the label.
+std::size_t rank_of_label(std::span<const float> logits, std::int32_t label) {
+  std::size_t better = 0;
+  const float own = logits[static_cast<std::size_t>(label)];
+  for (std::size_t k = 0; k < logits.size(); ++k)
+    better += arithmetic::outranks(static_cast<std::int32_t>(k), logits[k], label, own);
+  return better;
+}
+
+}  // namespace
+
+std::size_t predicted_class(std::span<const float> logits, std::size_t label) {
+  std::size_t best = label;
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    const bool before_label = arithmetic::outranks(static_cast<std::int32_t>(k), logits[k],
+                                                   static_cast<std::int32_t>(label), logits[label]);
+    if (before_label && (best == label || logits[k] > logits[best])) best = k;
+  }
+  return best;
+}
+
+double log_sum(std::span<const float> logits) {
+  const Exponentials of = exponentials(logits);
+  return of.highest + std::log(of.sum);
+}
+
+std::vector<double> probabilities_of(std::span<const float> logits) {
+  const Exponentials of = exponentials(logits);
+  std::vector<double> shares;
+  for (const double logit : logits) shares.push_back(std::exp(logit - of.highest) / of.sum);
+  return shares;
+}
+
+double top_probability(std::span<const float> logits) { return 1 / exponentials(logits).sum; }
+
+double count_row(Metrics& metrics, std::span<const float> logits, const data::Target& target,
+                 float smoothing) {
+  if (target.label_a < 0) return 0;
+  double all = 0;
+  for (const double logit : logits) all += logit;
+  const double sum = log_sum(logits);
+  const std::int32_t other = target.label_b < 0 ? target.label_a : target.label_b;
+  const arithmetic::Wanted wanted =
+      arithmetic::wanted(target.label_a, other, target.mix, smoothing, logits.size());
+  const auto logit_of = [&](std::int32_t label) { return logits[static_cast<std::size_t>(label)]; };
+  metrics.loss +=
+      arithmetic::cross_entropy(wanted, sum, logit_of(wanted.a), logit_of(wanted.b), all);
+  metrics.rows += 1;
+  const std::size_t better = rank_of_label(logits, wanted.a);
+  metrics.top1 += better < 1;
+  metrics.top5 += better < 5;
+  return sum;
+}
+
+}  // namespace lockstep::backend
