@@ -3,9 +3,8 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
+#include "app/fail.hpp"
 #include "app/start/check_nodes.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -6,17 +6,15 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/key_option.hpp"
-#include "app/cli/reading.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
+#include "app/fail.hpp"
 #include "app/info/info_text.hpp"
-#include "app/start/quiet_end.hpp"
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/checkpoint.hpp"

@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-#include "app/cli/reading.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"

@@ -4,8 +4,7 @@
 
 #include "app/cli/count_option.hpp"
 #include "app/cli/run_options.hpp"
-#include "app/scaling/questions.hpp"
-#include "app/status.hpp"
+#include "app/commands.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -104,8 +103,6 @@ Command add_scaling_plan(Arguments scaling) {
   add_count(app, "--steps", plan.steps, {2, 1000000}, "measured steps of a run");
   add_count(app, "--warm-up", plan.warm_up, {1, 100000}, "steps before those");
   app.add_flag("--no-synthetic", options->no_synthetic, "measure only with data");
-  add_count(app, "--image", plan.image, an_image_or_usual, "side of synthetic images");
-  add_count(app, "--classes", plan.classes, classes_or_usual, "of synthetic images");
   add_count(app, "--gpus-per-node", plan.gpus_per_node, {0, 1000}, "for the batch script");
   add_count(app, "--cpus-per-rank", plan.cpus_per_rank, {1, 10000}, "for the batch script");
   app.add("--time", plan.time, "the job's limit").shows_default();

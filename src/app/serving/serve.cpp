@@ -12,7 +12,6 @@
 #include "app/commands.hpp"
 #include "app/serving/secret_files.hpp"
 #include "app/start/compute.hpp"
-#include "app/status.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/grpc.hpp"

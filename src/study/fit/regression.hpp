@@ -18,13 +18,6 @@ struct Observation {
   bool has_exposed = false;
 };
 
-/// The parts of the law that are the same for all points.
-struct CurveShape {
-  std::size_t buckets = 1;
-  double backward = 0, jitter = 0;
-  std::optional<MeasuredSums> sums = {};
-};
-
 /// The law, and which of its terms took part.
 struct Regression {
   Law law = {};
@@ -35,15 +28,16 @@ struct Regression {
   double scatter() const;
 };
 
-Observation observe(const Point& point, const CurveShape& shape);
+// `shape` has the parts of the law that are the same for all points; measured sums are among them.
+
+Observation observe(const Point& point, const Law& shape);
 
 /// Chooses the terms by Akaike's criterion. `near`: where to begin; its numbers may all be 0.
 /// REQUIRES: at least 3 observations, of more than one number of rows.
-Regression regress(const std::vector<Observation>& observations, const CurveShape& shape,
-                   const Law& near);
+Regression regress(const std::vector<Observation>& observations, const Law& shape, const Law& near);
 
 /// The relative variance of the law at `at` that comes from its fitted numbers.
-double leverage(const std::vector<Observation>& observations, const CurveShape& shape,
+double leverage(const std::vector<Observation>& observations, const Law& shape,
                 const Regression& fitted, const Observation& at);
 
 }  // namespace lockstep::study

@@ -30,12 +30,6 @@ using observe::StepTimes;
 /// The first steps allocate and warm up: skips a tenth of all, at least one.
 constexpr std::size_t warm_up(std::size_t steps) { return std::max<std::size_t>(1, steps / 10); }
 
-double median_of(const std::vector<StepTimes>& steps, double StepTimes::*part) {
-  std::vector<double> values;
-  for (const StepTimes& one : steps) values.push_back(one.*part);
-  return upper_median(std::move(values));
-}
-
 void measure(std::vector<StepTimes> steps, const std::string& file, Sample& sample) {
   require(steps.size() >= 2,
           fmt::format("{}: {} too few to measure", file,
@@ -46,12 +40,7 @@ void measure(std::vector<StepTimes> steps, const std::string& file, Sample& samp
   sample.steps = steps.size();
   sample.step_ms = upper_median(total_ms);
   sample.spread_ms = robust_spread(std::move(total_ms), sample.step_ms);
-  StepTimes parts;
-  for (double StepTimes::*part :
-       {&StepTimes::data_ms, &StepTimes::forward_ms, &StepTimes::backward_ms,
-        &StepTimes::exposed_comm_ms, &StepTimes::update_ms, &StepTimes::other_ms})
-    parts.*part = median_of(steps, part);
-  sample.parts = parts;
+  sample.parts = observe::medians_of(steps);
   for (const StepTimes& one : steps)
     sample.mean_exposed_ms += one.exposed_comm_ms / static_cast<double>(steps.size());
 }

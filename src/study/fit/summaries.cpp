@@ -41,9 +41,7 @@ struct Fitted {
   Interval interval_of(std::size_t which, double confidence) const {
     std::vector<double> values;
     for (const LawParameters& one : replicates) values.push_back(one[which]);
-    const Interval spread = interval(std::move(values), confidence);
-    return {std::min(spread.low, parameters[which]), parameters[which],
-            std::max(spread.high, parameters[which])};
+    return interval_around(parameters[which], std::move(values), confidence);
   }
 };
 

@@ -6,8 +6,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
-#include "study/page/svg.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/page/plot.hpp"
+#include "study/runs/story.hpp"
 
 namespace lockstep::study {
 namespace {

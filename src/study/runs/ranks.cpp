@@ -4,26 +4,18 @@
 
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/observe/stragglers.hpp"
-#include "study/page/svg.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/page/plot.hpp"
+#include "study/runs/story.hpp"
 
 namespace lockstep::study {
 namespace {
 
 constexpr std::size_t most_rows = 32;
-
-struct Column {
-  const char* name;
-  observe::Spread observe::RanksRecord::*spread;
-};
-constexpr Column columns[] = {
-    {"data", &observe::RanksRecord::data},     {"fwd", &observe::RanksRecord::forward},
-    {"bwd", &observe::RanksRecord::backward},  {"comm", &observe::RanksRecord::exposed_comm},
-    {"update", &observe::RanksRecord::update}, {"other", &observe::RanksRecord::other}};
+constexpr auto& columns = observe::step_parts;
 
 double step_ms_of(const observe::RanksRecord& ranks) {
   double sum = 0;
-  for (const Column& column : columns) sum += (ranks.*column.spread).median_ms;
+  for (const observe::StepPart& part : columns) sum += (ranks.*part.ranks).median_ms;
   return sum;
 }
 
@@ -58,7 +50,7 @@ std::string heat_map(const observe::RanksRecord& ranks) {
   std::string svg =
       open_svg("Ranks and the parts of a step", first_y + line * static_cast<double>(rows) + 6);
   for (std::size_t c = 0; c < std::size(columns); ++c)
-    svg += text_at(first_x + (static_cast<double>(c) + 0.5) * width, 22, columns[c].name);
+    svg += text_at(first_x + (static_cast<double>(c) + 0.5) * width, 22, columns[c].short_name);
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t first = row * each, last = std::min(world, first + each);
     const double y = first_y + line * static_cast<double>(row);
@@ -66,11 +58,11 @@ std::string heat_map(const observe::RanksRecord& ranks) {
         first_x - 8, y + line - 8,
         each == 1 ? fmt::format("rank {}", first) : fmt::format("{}-{}", first, last - 1), "end");
     for (std::size_t c = 0; c < std::size(columns); ++c) {
-      const observe::Spread& spread = ranks.*columns[c].spread;
+      const observe::Spread& spread = ranks.*columns[c].ranks;
       if (spread.ranks.size() != world) continue;  // older programs had no other_ms
       svg += cell_svg(spread, first, last, step_ms,
                       {first_x + static_cast<double>(c) * width + 1, y + 1}, {width - 2, line - 2},
-                      columns[c].name);
+                      columns[c].short_name);
     }
   }
   return svg + "</svg>\n";

@@ -8,7 +8,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/join.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/runs/story.hpp"
 
 // What a run used: core-hours, GPU-hours, energy and cost.
 namespace lockstep::study {

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/backend/timed_tape.hpp"

@@ -1,4 +1,4 @@
-#include "app/cli/reading.hpp"
+#include "app/info/info_text.hpp"
 
 #include <algorithm>
 
@@ -43,9 +43,8 @@ Json advice(const data::DataSet& rows, double in_order, double random) {
   Json texts = Json::array();
   if (storage.through_hdf5)
     texts.push_back(
-        "HDF5 itself decodes these files, one thread at a time: rewrite them with a "
-        "filter that lockstep knows (gzip, LZF, Zstandard, Blosc), or as shards "
-        "('lockstep pack --repack')");
+        "HDF5 itself decodes these files, one thread at a time: rewrite them with a filter that "
+        "lockstep knows (gzip, LZF, Zstandard, Blosc), or as shards ('lockstep pack --repack')");
   if (random > 1.5 * in_order)
     texts.push_back(fmt::format(
         "each row in random order costs a block of {} rows: rewrite the data as shards ('lockstep "
