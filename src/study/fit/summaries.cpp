@@ -8,7 +8,7 @@
 #include <set>
 
 #include "study/fit/draws.hpp"
-#include "study/fit/least_squares.hpp"
+#include "study/fit/regression.hpp"
 
 namespace lockstep::study {
 namespace {
