@@ -253,9 +253,6 @@ void report(const DataBenchOptions& options, const Json& json) {
                   rate / options.gpu_rate, options.gpu_rate, cores));
 }
 
-/// Rows of a batch, where no key says it.
-constexpr std::size_t usual_batch = 64;
-
 int run(DataBenchOptions& options) {
   const int world = rank_by_environment().world;
   require(
@@ -267,7 +264,7 @@ int run(DataBenchOptions& options) {
   options.path = train::packed_set(
       options.path, options.validation ? PackedPart::validation : PackedPart::training);
   config::Config& config = options.config = options.run.of_steps("bench data only reads rows");
-  if (config.batch == 0 && config.batch_per_rank == 0) config.batch = usual_batch;
+  if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 64;
   config.data.train = options.path;
   config::resolve(config, 1);
   const Json json = measure(options);

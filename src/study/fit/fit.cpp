@@ -8,7 +8,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/join.hpp"
-#include "study/fit/draws.hpp"
 #include "study/fit/regression.hpp"
 
 namespace lockstep::study {

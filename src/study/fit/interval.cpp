@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "study/fit/draws.hpp"
+#include "study/fit/regression.hpp"
 
 namespace lockstep::study {
 namespace {

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "study/fit/draws.hpp"
 #include "study/fit/regression.hpp"
 
 namespace lockstep::study {
