@@ -14,7 +14,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 

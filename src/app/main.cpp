@@ -17,7 +17,6 @@
 #include "app/fail.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/descriptors.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/identity/identify.hpp"

@@ -14,7 +14,7 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/model/formats/formats.hpp"

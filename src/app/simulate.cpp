@@ -11,9 +11,9 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/table.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/study/machine/node_paths.hpp"
 

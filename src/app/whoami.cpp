@@ -6,7 +6,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/table.hpp"
-#include "lockstep/cluster/identity/yields.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/worlds/mpi_library.hpp"
 
 namespace lockstep::app {

@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/comm/waits/silent.hpp"
+#include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/observe/sink.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/runtime/stream.hpp"

@@ -8,8 +8,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/measure.hpp"
+#include "ports/cuda/plan/plan.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/support/networks/sketch.hpp"
 

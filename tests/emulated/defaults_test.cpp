@@ -5,7 +5,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/run.hpp"

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/worlds/nccl.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/emulated/ranks.hpp"
 #include "tests/support/laws/verbs.hpp"

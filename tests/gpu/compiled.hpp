@@ -10,7 +10,7 @@
 #include "ports/cuda/device.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/program.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "tests/gpu/fixture.hpp"
 #include "tests/support/networks/stages.hpp"
 

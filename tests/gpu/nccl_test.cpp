@@ -14,7 +14,7 @@
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/runtime/check.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "tests/support/harness/mpi_world.hpp"
 #include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/sums.hpp"

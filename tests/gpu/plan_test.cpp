@@ -9,7 +9,6 @@
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cuda/lowering.hpp"
 #include "ports/cuda/parameters.hpp"
-#include "ports/cuda/plan/cost.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "tests/support/networks/sketch.hpp"
 

@@ -5,7 +5,6 @@
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_plan.hpp"
-#include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "tests/support/harness/mpi_world.hpp"

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/countdown.hpp"
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/transport.hpp"
 
 namespace lockstep::test {

@@ -14,7 +14,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/config/keys.hpp"
-#include "lockstep/observe/trace/chrome_trace.hpp"
+#include "lockstep/observe/trace/rank_trace.hpp"
 #include "lockstep/study/fit/interval.hpp"
 #include "lockstep/train/trainer.hpp"
 

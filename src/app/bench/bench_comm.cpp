@@ -13,8 +13,8 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/table.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/study/machine/comm_figures.hpp"
 #include "lockstep/study/machine/nccl_table.hpp"
 

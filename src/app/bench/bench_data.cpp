@@ -16,7 +16,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
-#include "lockstep/data/augment/normalise.hpp"
+#include "lockstep/data/augment/augment.hpp"
 #include "lockstep/data/loading/loader.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
-#include "lockstep/data/augment/normalise.hpp"
+#include "lockstep/data/augment/augment.hpp"
 
 namespace lockstep::app {
 

@@ -9,8 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/edit_distance.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -8,8 +8,8 @@
 #include "app/cli/count_option.hpp"
 #include "app/cli/run_options.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {

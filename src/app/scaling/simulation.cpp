@@ -9,7 +9,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "lockstep/study/simulate/norm_gathers.hpp"

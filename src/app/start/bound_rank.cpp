@@ -12,7 +12,6 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
-#include "lockstep/cluster/topology/verify.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/device/gpus.hpp"
 

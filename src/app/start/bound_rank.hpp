@@ -9,8 +9,8 @@
 #include "app/start/launch.hpp"
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_plan.hpp"
-#include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/gpu_choice.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 

@@ -6,7 +6,7 @@
 #include "app/start/launch.hpp"
 #include "app/start/start_watch.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/comm/worlds/mpi_library.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 #include "lockstep/observe/metrics.hpp"

@@ -12,7 +12,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/loading/loader.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/model/network_text.hpp"

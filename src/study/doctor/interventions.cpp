@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/bad_row.hpp"
+#include "lockstep/data/batch.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/train/agreement.hpp"

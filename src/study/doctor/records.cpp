@@ -9,8 +9,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/observe/rank_times.hpp"
 #include "lockstep/observe/records.hpp"
-#include "lockstep/observe/stragglers.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {

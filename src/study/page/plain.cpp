@@ -3,8 +3,8 @@
 #include <cstring>
 #include <variant>
 
-#include "lockstep/base/text/printable.hpp"
 #include "lockstep/base/text/table.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "study/page/document.hpp"
 
 namespace lockstep::study {

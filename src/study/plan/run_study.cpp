@@ -11,7 +11,7 @@
 #include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/process.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/study/fit/points.hpp"
 
 namespace lockstep::study {

@@ -8,7 +8,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
 #include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/train/files/run_directory.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/study/fit/summaries.hpp"
 
 namespace lockstep::study {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 #include "study/page/plot.hpp"
 #include "study/report/sections.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {
 namespace {

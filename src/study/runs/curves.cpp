@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "study/page/plot.hpp"
 #include "study/runs/story.hpp"
 

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
-#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/observe/rank_times.hpp"
 #include "study/page/plot.hpp"
 #include "study/runs/story.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/cluster/energy/slurm_energy.hpp"
+#include "lockstep/cluster/energy/energy_meter.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/ending_names.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "study/runs/story.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "study/runs/story.hpp"
 

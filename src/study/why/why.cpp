@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::study {
 namespace {

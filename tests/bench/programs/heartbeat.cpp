@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/files/descriptors.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
 #include "ports/tcp/connect_attempt.hpp"

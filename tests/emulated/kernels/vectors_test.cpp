@@ -11,7 +11,7 @@
 #include "lockstep/comm/worlds/nccl.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "ports/cuda/parameters.hpp"
-#include "ports/cuda/plan/memory_fit.hpp"
+#include "ports/cuda/plan/plan.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/emulated/ranks.hpp"
 #include "tests/support/laws/matrix_laws.hpp"

@@ -1,6 +1,6 @@
 // Fuzzes .npz: a zip, as it is, or an array that this puts into a zip, because a zip has sums that
 // hardly any change keeps. The first byte says which, and whether the array is deflated.
-#include "model/formats/npz.hpp"
+#include "model/formats/readers.hpp"
 
 #include "tests/fuzz/formats/tensors.hpp"
 #include "tests/unit/model/formats/zip_fixture.hpp"

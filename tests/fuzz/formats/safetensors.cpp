@@ -1,6 +1,6 @@
 // Fuzzes safetensors. The first byte says whether the header's length is corrected first, because
 // otherwise hardly any change would get past it.
-#include "model/formats/safetensors.hpp"
+#include "model/formats/readers.hpp"
 
 #include "tests/fuzz/formats/tensors.hpp"
 

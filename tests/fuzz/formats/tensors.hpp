@@ -1,6 +1,6 @@
 #pragma once
 
-#include "model/formats/deduce.hpp"
+#include "model/formats/readers.hpp"
 #include "model/formats/stored_tensor.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -11,7 +11,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/half.hpp"
-#include "ports/cuda/runtime/check.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::test::steps {

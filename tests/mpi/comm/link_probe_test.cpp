@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "lockstep/cluster/nodes/tournament.hpp"
+#include "lockstep/cluster/nodes/node_measure.hpp"
 #include "tests/mpi/comm/absence.hpp"
 
 using namespace lockstep;

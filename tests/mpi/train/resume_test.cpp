@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/train/run.hpp"

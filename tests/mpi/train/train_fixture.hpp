@@ -8,7 +8,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/comm/control.hpp"
-#include "lockstep/comm/grid.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/support/laws/solo.hpp"

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "tests/mpi/train/train_fixture.hpp"

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 
 #include "tests/support/written_to.hpp"
 

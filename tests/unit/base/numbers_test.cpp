@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 
 using namespace lockstep;
 using Catch::Contains;

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/utf8.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "tests/support/harness/wire_reader.hpp"
 
 using namespace lockstep;

@@ -2,7 +2,6 @@
 
 #include "cluster/lint/batch_script.hpp"
 #include "cluster/lint/shell_commands.hpp"
-#include "cluster/lint/slurm_options.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::cluster {

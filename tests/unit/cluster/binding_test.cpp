@@ -8,7 +8,6 @@
 #include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_plan.hpp"
-#include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/observe/binding_record.hpp"

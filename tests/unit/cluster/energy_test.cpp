@@ -8,7 +8,6 @@
 
 #include "cluster/energy/energy_source.hpp"
 #include "lockstep/cluster/energy/energy_meter.hpp"
-#include "lockstep/cluster/energy/slurm_energy.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;

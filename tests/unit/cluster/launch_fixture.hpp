@@ -8,7 +8,7 @@
 #include <map>
 #include "lockstep/base/error.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
-#include "lockstep/cluster/identity/yields.hpp"
+#include "lockstep/cluster/identity/walltime.hpp"
 
 namespace lockstep::test::launches {
 

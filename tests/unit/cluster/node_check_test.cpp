@@ -7,12 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/nodes/node_facts.hpp"
-#include "lockstep/cluster/nodes/node_figures.hpp"
 #include "lockstep/cluster/nodes/node_judge.hpp"
 #include "lockstep/cluster/nodes/node_measure.hpp"
-#include "lockstep/cluster/nodes/node_report.hpp"
-#include "lockstep/cluster/nodes/tournament.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/comm/record.hpp"

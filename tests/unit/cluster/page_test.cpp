@@ -7,9 +7,7 @@
 
 #include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
-#include "lockstep/cluster/topology/binding_report.hpp"
 #include "lockstep/cluster/topology/pages.hpp"
-#include "lockstep/cluster/topology/verify.hpp"
 #include "lockstep/observe/binding_record.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/grid.hpp"
+#include "lockstep/comm/nodes.hpp"
 
 #include <catch2/catch.hpp>
 

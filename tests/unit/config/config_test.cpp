@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 #include <catch2/catch.hpp>
 
-#include "config/key_rules.hpp"
+#include "config/key.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/config/keys.hpp"

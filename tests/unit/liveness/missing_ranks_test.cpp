@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "lockstep/comm/rank_list.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "ports/mpi/roll_call.hpp"
 
 using namespace lockstep::comm;

@@ -9,7 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/observe/binding_record.hpp"
-#include "lockstep/observe/sink.hpp"
+#include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/summary.hpp"
 #include "tests/support/folder_fixture.hpp"
 

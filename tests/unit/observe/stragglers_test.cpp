@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "lockstep/observe/stragglers.hpp"
+#include "lockstep/observe/rank_times.hpp"
 
 using namespace lockstep;
 using namespace lockstep::observe;

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/printable.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/pack/pack_fixture.hpp"
 #include "tests/unit/pack/tar_fixture.hpp"

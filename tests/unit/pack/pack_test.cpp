@@ -6,7 +6,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/pack/source/shapes.hpp"
-#include "pack/pack_note.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 #include "tests/unit/pack/pack_fixture.hpp"
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "tests/support/laws/solo.hpp"
 
 using namespace lockstep::reduce;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "tests/support/laws/solo.hpp"

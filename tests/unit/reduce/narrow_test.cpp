@@ -12,7 +12,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "tests/support/queues.hpp"

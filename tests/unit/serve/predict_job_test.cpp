@@ -14,7 +14,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/data/bad_row.hpp"
+#include "lockstep/data/batch.hpp"
 #include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
 #include "tests/support/folder_fixture.hpp"

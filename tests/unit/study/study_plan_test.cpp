@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/lint/lint.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/study/plan/run_study.hpp"

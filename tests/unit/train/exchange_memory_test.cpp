@@ -3,7 +3,7 @@
 
 #include <iostream>
 
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 #include "tests/support/harness/sanitized.hpp"

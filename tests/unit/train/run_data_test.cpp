@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "tests/support/laws/solo.hpp"
 #include "tests/support/networks/host_device.hpp"
 #include "tests/unit/data/shard_fixture.hpp"

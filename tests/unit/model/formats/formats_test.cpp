@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/files/files.hpp"
-#include "model/formats/safetensors.hpp"
+#include "model/formats/readers.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/unit/model/formats/pickle_fixture.hpp"
 #include "tests/unit/model/network_fixture.hpp"

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/train/specs.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 

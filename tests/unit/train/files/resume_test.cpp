@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/join.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "train/files/resume.hpp"
 
 using namespace lockstep;

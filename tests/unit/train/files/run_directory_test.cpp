@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/observe/sink.hpp"
+#include "lockstep/observe/metrics.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "tests/support/folder_fixture.hpp"
 

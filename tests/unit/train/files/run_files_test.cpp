@@ -8,7 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/activity.hpp"
-#include "lockstep/comm/lone_control.hpp"
+#include "lockstep/comm/control.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/laws/solo.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
