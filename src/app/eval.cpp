@@ -2,7 +2,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include <fmt/core.h>
@@ -10,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
-#include "app/cli/key_option.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
 #include "app/trained/members.hpp"
@@ -21,7 +20,6 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
-#include "lockstep/config/keys.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
@@ -246,8 +244,7 @@ Command add_eval(Arguments root) {
       "eval", "Measure a checkpoint on a data set: each row counts once, for any number of ranks");
   app.add("checkpoint", options->checkpoint,
           "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
-          "best.h5, or "
-          "its newest")
+          "best.h5, or its newest")
       .required();
   app.add("words", options->words,
           std::string(infer::several_help) +
@@ -257,8 +254,7 @@ Command add_eval(Arguments root) {
           "a shard or a folder of shards; default: the validation set of the training");
   app.add("--json", options->json,
           "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
-          "matrix "
-          "as its entries above 0: [class, taken for, rows]")
+          "matrix as its entries above 0: [class, taken for, rows]")
       .called("FILE");
   add_data_keys(app, options->keys);
   add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");

@@ -3,8 +3,7 @@
 #include <fmt/core.h>
 
 #include "app/commands.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
+#include "app/fail.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -66,8 +65,7 @@ Command add_export(Arguments root) {
       root.add_command("export", "Write a model for other programs: PyTorch, numpy, ONNX");
   app.add("checkpoint", options->checkpoint,
           "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
-          "best.h5, or "
-          "its newest")
+          "best.h5, or its newest")
       .required();
   app.add("--to", options->to,
           "the file to write, or several; its name ends in " + model::format_endings())

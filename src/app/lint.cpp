@@ -9,7 +9,6 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"

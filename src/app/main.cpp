@@ -15,8 +15,6 @@
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/fail.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"

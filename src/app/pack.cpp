@@ -1,6 +1,5 @@
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
-#include "app/status.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 
 namespace lockstep::app {

@@ -4,11 +4,10 @@
 #include <fmt/core.h>
 
 #include "app/cli/count_option.hpp"
-#include "app/cli/key_option.hpp"
 #include "app/cli/pack_options.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
-#include "app/status.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
@@ -48,8 +47,7 @@ struct PredictOptions {
   void add_to(Arguments app) {
     app.add("checkpoint", checkpoint,
             "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
-            "best.h5, "
-            "or its newest")
+            "best.h5, or its newest")
         .required();
     app.add("data", data,
             std::string(infer::several_help) +

@@ -3,9 +3,8 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
+#include "app/fail.hpp"
 #include "app/start/check_nodes.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -40,12 +39,9 @@ backend::PreflightSpec spec_of(const PreflightOptions& options) {
   return {spec.network, spec.program, backend::read_gpu_profile(options.profile)};
 }
 
-struct Sums {
-  double flops = 0, bytes = 0, shortest_ms = 0;
-};
-
-Sums sums_of(const backend::PreflightReport& report) {
-  Sums sums;
+/// Of all steps.
+backend::StepFloor sums_of(const backend::PreflightReport& report) {
+  backend::StepFloor sums;
   for (const backend::StepFloor& step : report.steps) {
     sums.flops += step.flops;
     sums.bytes += step.bytes;
@@ -70,7 +66,7 @@ Json to_json(const backend::PreflightSpec& spec, const backend::PreflightReport&
                      {"flops", step.flops},
                      {"bytes", step.bytes},
                      {"shortest_ms", step.shortest_ms}});
-  const Sums sums = sums_of(report);
+  const backend::StepFloor sums = sums_of(report);
   const backend::PreflightMemory& memory = report.memory;
   return {{"gpu", spec.gpu.name},
           {"gpu_source", spec.gpu.source},
@@ -149,7 +145,7 @@ void print_steps(const backend::PreflightSpec& spec, const backend::PreflightRep
     for (const backend::StepFloor& step : report.steps)
       log::info(fmt::format("{:10.3f} ms  {:9.2f} GFLOP  {:>9}  {}", step.shortest_ms,
                             step.flops / 1e9, human_bytes(step.bytes), step.name));
-  const Sums sums = sums_of(report);
+  const backend::StepFloor sums = sums_of(report);
   log::info(fmt::format("a step of {} rows: {:.1f} GFLOP, {} moved", spec.program.batch,
                         sums.flops / 1e9, human_bytes(sums.bytes)));
   if (!spec.gpu.rates)

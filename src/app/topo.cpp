@@ -5,15 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
-#include "app/cli/table.hpp"
 #include "app/commands.hpp"
+#include "app/fail.hpp"
 #include "app/start/bound_rank.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/start/rank_plan.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/binding_plan.hpp"

@@ -2,11 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/cli/table.hpp"
 #include "app/commands.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
 #include "lockstep/comm/worlds/mpi_library.hpp"
 

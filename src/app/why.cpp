@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
+#include "app/fail.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/json_text.hpp"

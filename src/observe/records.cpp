@@ -187,22 +187,14 @@ std::vector<double> column(const std::vector<StepTimes>& sums, double StepTimes:
 }  // namespace
 
 StepTimes& StepTimes::operator+=(const StepTimes& more) {
-  data_ms += more.data_ms;
-  forward_ms += more.forward_ms;
-  backward_ms += more.backward_ms;
-  exposed_comm_ms += more.exposed_comm_ms;
-  update_ms += more.update_ms;
-  other_ms += more.other_ms;
+  for (const StepPart& part : step_parts) this->*part.step += more.*part.step;
   return *this;
 }
 
 StepTimes StepTimes::operator/(double divisor) const {
-  return {.data_ms = data_ms / divisor,
-          .forward_ms = forward_ms / divisor,
-          .backward_ms = backward_ms / divisor,
-          .exposed_comm_ms = exposed_comm_ms / divisor,
-          .update_ms = update_ms / divisor,
-          .other_ms = other_ms / divisor};
+  StepTimes times = *this;
+  for (const StepPart& part : step_parts) times.*part.step /= divisor;
+  return times;
 }
 
 Spread spread(std::vector<double> ranks_ms) {
@@ -220,19 +212,26 @@ Spread spread(std::vector<double> ranks_ms) {
 RanksRecord ranks_record(const std::vector<StepTimes>& sums, std::uint64_t steps) {
   RanksRecord record;
   record.steps = steps;
-  for (const RankPart& part : rank_parts)
+  for (const StepPart& part : step_parts)
     record.*part.ranks = spread(column(sums, part.step, steps));
   return record;
 }
 
 std::vector<StepTimes> times_of(const RanksRecord& record) {
   std::vector<StepTimes> times(record.forward.ranks.size());
-  for (const RankPart& part : rank_parts) {
+  for (const StepPart& part : step_parts) {
     const std::vector<double>& ranks = (record.*part.ranks).ranks;
     for (std::size_t rank = 0; rank < std::min(times.size(), ranks.size()); ++rank)
       times[rank].*part.step = ranks[rank];
   }
   return times;
+}
+
+StepTimes medians_of(const std::vector<StepTimes>& steps) {
+  StepTimes medians;
+  for (const StepPart& part : step_parts)
+    medians.*part.step = upper_median(column(steps, part.step, 1));
+  return medians;
 }
 
 std::string to_json(const Record& record) {

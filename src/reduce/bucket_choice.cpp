@@ -31,7 +31,7 @@ double seconds_of(comm::Communicator& communicator, comm::Control& control,
 
 }  // namespace
 
-AllReduceCost measure_all_reduce(comm::Communicator& communicator, comm::Control& control) {
+LinkCost measure_all_reduce(comm::Communicator& communicator, comm::Control& control) {
   std::vector<float> values(large_floats);
   const double small_s = seconds_of(communicator, control, values, small_floats);
   const double large_s = seconds_of(communicator, control, values, large_floats);
@@ -42,7 +42,7 @@ AllReduceCost measure_all_reduce(comm::Communicator& communicator, comm::Control
   return {.latency_s = std::max(latency_s, least_latency_s), .bytes_per_s = bytes_per_s};
 }
 
-float best_bucket_mb(const AllReduceCost& cost, std::size_t bytes) {
+float best_bucket_mb(const LinkCost& cost, std::size_t bytes) {
   const double best_mb =
       std::sqrt(static_cast<double>(bytes) * cost.latency_s * cost.bytes_per_s) / 1e6;
   // The next of the sizes in the ratio, because both terms grow with the ratio.

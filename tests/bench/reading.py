@@ -75,7 +75,7 @@ def loader(path, workers, *options):
             'bench',
             'data',
             path,
-            '--workers',
+            '--data.workers',
             str(workers),
             '--seconds',
             SECONDS,

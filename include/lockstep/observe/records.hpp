@@ -272,17 +272,23 @@ struct RanksRecord {
 RanksRecord ranks_record(const std::vector<StepTimes>& sums, std::uint64_t steps);
 /// The means of each rank that such a record has; 0 where it lacks a part, as older ones do.
 std::vector<StepTimes> times_of(const RanksRecord& record);
-/// The record's parts, and those of a step that they are of.
-struct RankPart {
-  Spread RanksRecord::*ranks;
+/// A part of a step, for loops over all of them: where steps and the record have it.
+struct StepPart {
+  const char *name, *short_name;
   double StepTimes::*step;
+  Spread RanksRecord::*ranks;
+  bool is_work = true;  ///< the rank's own: else it waits for others
 };
-inline constexpr RankPart rank_parts[] = {{&RanksRecord::data, &StepTimes::data_ms},
-                                          {&RanksRecord::forward, &StepTimes::forward_ms},
-                                          {&RanksRecord::backward, &StepTimes::backward_ms},
-                                          {&RanksRecord::exposed_comm, &StepTimes::exposed_comm_ms},
-                                          {&RanksRecord::update, &StepTimes::update_ms},
-                                          {&RanksRecord::other, &StepTimes::other_ms}};
+inline constexpr StepPart step_parts[] = {
+    {"data", "data", &StepTimes::data_ms, &RanksRecord::data},
+    {"forward", "fwd", &StepTimes::forward_ms, &RanksRecord::forward},
+    {"backward", "bwd", &StepTimes::backward_ms, &RanksRecord::backward},
+    {"exposed communication", "comm", &StepTimes::exposed_comm_ms, &RanksRecord::exposed_comm,
+     false},
+    {"update", "update", &StepTimes::update_ms, &RanksRecord::update},
+    {"other", "other", &StepTimes::other_ms, &RanksRecord::other, false}};
+/// The upper median of each part.
+StepTimes medians_of(const std::vector<StepTimes>& steps);
 
 /// A checkpoint is on the disk.
 struct CheckpointRecord {

@@ -4,14 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/bench/bench_binding.hpp"
-#include "app/bench/bench_comm.hpp"
-#include "app/bench/bench_data.hpp"
-#include "app/bench/bench_inference.hpp"
-#include "app/bench/bench_rules.hpp"
 #include "app/bench/bench_steps.hpp"
 #include "app/commands.hpp"
-#include "app/status.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -22,6 +16,7 @@
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/observe/trace/rank_trace.hpp"
+#include "lockstep/study/fit/interval.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
@@ -34,6 +29,29 @@ struct TrainBenchOptions : StepOptions {
   std::string trace;
   bool times_tape() const { return layers || !trace.empty(); }
 };
+
+/// One of the trainings that run in turn: the one that is asked for, and those that it is compared
+/// with.
+struct TrainingArm {
+  std::string name;
+  std::unique_ptr<train::Trainer> trainer;
+  StepSeries series = {};
+};
+constexpr const char* unreduced = "without reduction";
+
+/// Adds one for each update rule but SGD.
+void add_rules(StepBench& bench, std::vector<TrainingArm>& arms) {
+  require(bench.config().optim.rule == optim::Rule::sgd,
+          "--rules compares other rules with SGD: leave out optim.rule");
+  const std::pair<const char*, optim::Formula> rules[] = {
+      {"lars", optim::Lars{}}, {"lamb", optim::Lamb{}}, {"muon", optim::Muon{}}};
+  train::TrainerSpec other = bench.run().trainer_spec();
+  for (const auto& [name, formula] : rules) {
+    other.formula = formula;
+    arms.push_back({name, std::make_unique<train::Trainer>(other, bench.run().backend(),
+                                                           bench.run().reducing())});
+  }
+}
 
 struct TapeTimes {
   std::vector<std::string> names, engines;
@@ -143,32 +161,31 @@ Json keys_of(const config::Config& config) {
   return keys;
 }
 
-Json to_json(StepBench& bench, const StepSeries& series, const StepSeries& alone, double peak_bytes,
+/// The medians of the first arm, and what the others take of each of its steps.
+Json to_json(StepBench& bench, const std::vector<TrainingArm>& arms, double peak_bytes,
              double first_step_s) {
   const config::Config& config = bench.config();
-  const double step_ms = upper_median(series.step);
-  Json json = {{"model", config.model},
-               {"precision", to_string(config.precision)},
-               {"batch", config.batch},
-               {"ranks", bench.control().world()},
-               {"backend", bench.run().backend().description()},
-               {"steps", series.step.size()},
-               {"step_ms", step_ms},
-               {"best_step_ms", *std::min_element(series.step.begin(), series.step.end())},
-               {"images_per_s", static_cast<double>(config.batch) / step_ms * 1e3},
-               {"forward_ms", upper_median(series.forward)},
-               {"backward_ms", upper_median(series.backward)},
-               {"exposed_comm_ms", upper_median(series.exposed)},
-               {"update_ms", upper_median(series.update)},
+  const StepSeries& series = arms.front().series;
+  const observe::StepTimes parts = observe::medians_of(series.parts);
+  Json json = described(config, bench.control().world(), bench.run().backend());
+  add_speed(series.step, json);
+  json.update({{"forward_ms", parts.forward_ms},
+               {"backward_ms", parts.backward_ms},
+               {"exposed_comm_ms", parts.exposed_comm_ms},
+               {"update_ms", parts.update_ms},
                {"peak_memory_bytes", peak_bytes},
                {"first_step_s", first_step_s},
-               {"keys", keys_of(config)}};
-  if (!alone.step.empty()) {
-    json["step_without_reduction_ms"] = upper_median(alone.step);
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < alone.step.size(); ++i)
-      ratios.push_back(series.step[i] / alone.step[i]);
-    json["reduction_ratio"] = upper_median(ratios);
+               {"keys", keys_of(config)}});
+  for (auto arm = arms.begin() + 1; arm != arms.end(); ++arm) {
+    const std::vector<double>& other = arm->series.step;
+    if (arm->name == unreduced) {
+      json["step_without_reduction_ms"] = upper_median(other);
+      json["reduction_ratio"] = upper_median(study::ratios_of(series.step, other));
+    } else {
+      json["rules"][arm->name] = {{"step_ms", upper_median(other)},
+                                  {"update_ms", observe::medians_of(arm->series.parts).update_ms},
+                                  {"ratio", upper_median(study::ratios_of(other, series.step))}};
+    }
   }
   return json;
 }
@@ -189,12 +206,11 @@ void report(const TrainBenchOptions& options, const Json& json) {
   const auto figure = [&](const char* name) { return json[name].get<double>(); };
   const auto precision = json["precision"].get<std::string>();
   log::info(fmt::format(
-      "{} {} batch {} on {} x {}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward "
-      "{:.1f}, exposed communication {:.1f}, update {:.1f}), peak memory {}",
-      json["model"].get<std::string>(), precision, json["batch"].get<std::size_t>(),
-      json["ranks"].get<int>(), json["backend"].get<std::string>(), figure("images_per_s"),
-      figure("step_ms"), figure("forward_ms"), figure("backward_ms"), figure("exposed_comm_ms"),
-      figure("update_ms"), human_bytes(figure("peak_memory_bytes"))));
+      "{}: {:.1f} images/s, step {:.1f} ms (forward {:.1f}, backward {:.1f}, exposed communication "
+      "{:.1f}, update {:.1f}), peak memory {}",
+      title_of(json), figure("images_per_s"), figure("step_ms"), figure("forward_ms"),
+      figure("backward_ms"), figure("exposed_comm_ms"), figure("update_ms"),
+      human_bytes(figure("peak_memory_bytes"))));
   if (options.reduction)
     log::info(fmt::format("without reduction {:.1f} ms: a step with it takes {:.3f} times that",
                           figure("step_without_reduction_ms"), figure("reduction_ratio")));
@@ -244,31 +260,27 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   const auto floor =
       options.layers ? run.backend().floor(spec.network, spec.program) : std::nullopt;
   started_s += now_s() - asked_s;
-  train::Trainer trainer(spec, run.backend(), run.reducing());
+  std::vector<TrainingArm> arms;
+  arms.push_back({"", std::make_unique<train::Trainer>(spec, run.backend(), run.reducing())});
+  train::Trainer& trainer = *arms.front().trainer;
   bench.step(trainer);
   const double first_step_s = now_s() - started_s;
   bench.steps(trainer, options.warm_up);
   // Here, because a training has no second trainer.
-  const double peak =
-      launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
+  const double peak = peak_memory(*launch.control);
   comm::SilentCommunicator silent(run.reducing().rank(), launch.rank.world,
                                   run.reducing().network(), run.reducing().activity);
-  std::unique_ptr<train::Trainer> alone;
-  if (options.reduction) alone = std::make_unique<train::Trainer>(spec, run.backend(), silent);
-  if (alone) bench.steps(*alone, options.warm_up);
-  std::vector<RuleTrial> rules;
-  if (options.rules) rules = rule_trials(bench, options.warm_up);
-  StepSeries with, without;
-  if (const std::size_t ahead = run.backend().device().steps_ahead();
-      ahead > 0 && !options.reduction && !options.rules)
+  if (options.reduction)
+    arms.push_back({unreduced, std::make_unique<train::Trainer>(spec, run.backend(), silent)});
+  if (options.rules) add_rules(bench, arms);
+  for (std::size_t i = 1; i < arms.size(); ++i) bench.steps(*arms[i].trainer, options.warm_up);
+  StepSeries& with = arms.front().series;
+  if (const std::size_t ahead = run.backend().device().steps_ahead(); ahead > 0 && arms.size() == 1)
     measure_in_a_row(options, bench, trainer, ahead, with);
-  while (with.step.size() < options.steps) {  // each in turn with those that it is compared with
-    bench.step(trainer, &with);
-    if (alone) bench.step(*alone, &without);
-    for (RuleTrial& rule : rules) bench.step(*rule.trainer, &rule.series);
-  }
-  Json json = to_json(bench, with, without, peak, first_step_s);
-  add_rules(rules, with, json);
+  study::take_turns(
+      arms.size(), [&](std::size_t) { return with.step.size() < options.steps; },
+      [&](std::size_t i) { bench.step(*arms[i].trainer, &arms[i].series); });
+  Json json = to_json(bench, arms, peak, first_step_s);
   json["nodes"] = launch.nodes.count();
   add_training(spec, trainer, json);
   if (floor) add_floor(*floor, json);

@@ -1,16 +1,14 @@
-#include "app/bench/bench_binding.hpp"
-
 #include <algorithm>
+#include <array>
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_steps.hpp"
 #include "app/cli/count_option.hpp"
+#include "app/commands.hpp"
 #include "app/start/bound_rank.hpp"
 #include "app/start/compute.hpp"
-#include "app/start/rank_plan.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -20,6 +18,7 @@
 #include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
+#include "lockstep/study/fit/interval.hpp"
 #include "lockstep/train/run_data.hpp"
 
 namespace lockstep::app {
@@ -53,28 +52,22 @@ class Side {
   train::Trainer trainer_;
 };
 
-/// Medians of each round, ms.
-struct Rounds {
-  std::vector<double> bound, unbound;
-};
+/// Medians of each round in ms, by side: bound, unbound. The first step of a turn does not count:
+/// it finds the other side's caches.
+using Rounds = std::array<std::vector<double>, 2>;
 
-/// The sides take turns, and take turns at beginning, so that drift affects both alike. The first
-/// step of a turn does not count: it finds the other side's caches.
-Rounds measure(const BindingBenchOptions& options, Side& bound, Side& unbound) {
+Rounds measure(const BindingBenchOptions& options, const std::array<Side*, 2>& sides) {
   const std::size_t steps = std::max<std::size_t>(options.steps / options.rounds, 1);
-  for (Side* side : {&bound, &unbound}) side->run(options.warm_up, nullptr);
+  for (Side* side : sides) side->run(options.warm_up, nullptr);
   Rounds rounds;
-  const auto turn = [&](Side& side, std::vector<double>& medians) {
-    StepSeries series;
-    side.run(1, nullptr);
-    side.run(steps, &series);
-    medians.push_back(upper_median(series.step));
-  };
-  for (std::size_t round = 0; round < options.rounds; ++round) {
-    if (round % 2 == 0) turn(bound, rounds.bound);
-    turn(unbound, rounds.unbound);
-    if (round % 2 != 0) turn(bound, rounds.bound);
-  }
+  study::take_turns(
+      sides.size(), [&](std::size_t round) { return round < options.rounds; },
+      [&](std::size_t i) {
+        StepSeries series;
+        sides[i]->run(1, nullptr);
+        sides[i]->run(steps, &series);
+        rounds[i].push_back(upper_median(series.step));
+      });
   return rounds;
 }
 
@@ -83,28 +76,20 @@ void report(const std::string& file, const config::Config& config, const Launch&
   const auto rate = [&](const std::vector<double>& ms) {
     return static_cast<double>(config.batch) / upper_median(ms) * 1e3;
   };
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < rounds.bound.size(); ++i)
-    ratios.push_back(rounds.unbound[i] / rounds.bound[i]);
-  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-  log::info(fmt::format("{} {} batch {} on {} x {}", config.model, to_string(config.precision),
-                        config.batch, launch.rank.world, backend.description()));
-  for (const auto& [name, ms] :
-       {std::pair{"bound", &rounds.bound}, std::pair{"unbound", &rounds.unbound}})
+  const std::vector<double> ratios = study::ratios_of(rounds[1], rounds[0]);
+  const study::Interval ratio = study::span_of(ratios, upper_median(ratios));
+  Json json = described(config, launch.rank.world, backend);
+  log::info(title_of(json));
+  for (const auto& [name, ms] : {std::pair{"bound", &rounds[0]}, std::pair{"unbound", &rounds[1]}})
     log::info(fmt::format("{:<7} {:8.2f} steps/s, {:9.1f} images/s", name, 1e3 / upper_median(*ms),
                           rate(*ms)));
   log::info(fmt::format("bound is {:.3f} times as fast as unbound ({:.3f} to {:.3f} in {} rounds)",
-                        upper_median(ratios), *least, *most, ratios.size()));
+                        ratio.middle, ratio.low, ratio.high, ratios.size()));
   if (file.empty()) return;
-  const Json json = {{"model", config.model},
-                     {"precision", to_string(config.precision)},
-                     {"batch", config.batch},
-                     {"ranks", launch.rank.world},
-                     {"backend", backend.description()},
-                     {"bound_images_per_s", rate(rounds.bound)},
-                     {"unbound_images_per_s", rate(rounds.unbound)},
-                     {"ratio", upper_median(ratios)},
-                     {"ratios", ratios}};
+  json.update({{"bound_images_per_s", rate(rounds[0])},
+               {"unbound_images_per_s", rate(rounds[1])},
+               {"ratio", ratio.middle},
+               {"ratios", ratios}});
   write_report(file, json_text(json, 2) + "\n");
 }
 
@@ -150,7 +135,7 @@ int run(Launch& launch, const BindingBenchOptions& options) {
           : backend::make_cpu_backend({std::vector<cluster::CpuSet>(plan.compute.size(), given)});
   Side unbound(spec, *launch.control, given, *anywhere, *communicator);
 
-  const Rounds rounds = measure(options, bound, unbound);
+  const Rounds rounds = measure(options, {&bound, &unbound});
   if (launch.rank.rank == 0) report(options.json, spec.config, launch, *compute.backend, rounds);
   return status_done;
 }

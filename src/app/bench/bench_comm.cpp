@@ -1,22 +1,19 @@
-#include "app/bench/bench_comm.hpp"
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include <fmt/core.h>
 
-#include "app/cli/table.hpp"
+#include "app/commands.hpp"
 #include "app/start/compute.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/study/machine/comm_figures.hpp"
 #include "lockstep/study/machine/nccl_table.hpp"
@@ -203,7 +200,7 @@ void report_verb(const std::string& verb, const study::VerbFigures& figures, int
   log::text(table(rows));
   for (const study::CommRegime& r : figures.regimes)
     log::info(fmt::format("  {} to {}: alpha {}, beta {} (bus {})", human_bytes(r.from_bytes),
-                          human_bytes(r.to_bytes), time_text(r.alpha_s), rate_text(r.bytes_per_s),
+                          human_bytes(r.to_bytes), time_text(r.latency_s), rate_text(r.bytes_per_s),
                           rate_text(study::bus_factor(verb, ranks) * r.bytes_per_s)));
   for (const study::CommCliff& c : figures.cliffs)
     log::warn(fmt::format("cliff: {} of {} moves {:.1f} times fewer bytes a second than of {}",

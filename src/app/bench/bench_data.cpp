@@ -1,5 +1,3 @@
-#include "app/bench/bench_data.hpp"
-
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -10,9 +8,9 @@
 
 #include "app/bench/row_clock.hpp"
 #include "app/cli/count_option.hpp"
-#include "app/cli/key_option.hpp"
+#include "app/cli/run_options.hpp"
+#include "app/commands.hpp"
 #include "app/start/launch.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -30,9 +28,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct DataBenchOptions {
+  RunOptions run;
   std::string path, json;
-  config::Config config;
-  std::size_t batch = 64, workers = 0, slots = 4, rounds = 5;
+  config::Config config;  ///< what they say
+  std::size_t rounds = 5;
   double seconds = 4, gpu_rate = 6500;
   bool validation = false, normalise = false, loader_only = false;
 };
@@ -46,7 +45,7 @@ class HostMemory final : public device::Device {
 
 data::SamplerSpec sampling(const DataBenchOptions& options, const data::DataSet& rows) {
   config::Config config = options.config;
-  config.batch = std::min(options.batch, rows.info().rows);
+  config.batch = std::min(config.batch, rows.info().rows);
   data::SamplerSpec order = train::training_order(config, rows, 1);
   if (options.validation) order.shuffle = data::Shuffle::none;
   return order;
@@ -94,7 +93,8 @@ class LoaderClock {
 
   /// One round. A row's time is measured from when the batches that were ready are used up.
   void measure(double seconds) {
-    for (std::size_t i = 0; i < (seconds_.values.empty() ? 2 : 1) * options_.slots; ++i) take();
+    for (std::size_t i = 0; i < (seconds_.values.empty() ? 2 : 1) * options_.config.data.slots; ++i)
+      take();
     std::size_t done = 0;
     const double start = now_s();
     while (now_s() - start < seconds) done += take();
@@ -110,7 +110,7 @@ class LoaderClock {
     spec.augment = how;
     if (!options.validation) spec.mix = train::training_mix(options.config);
     spec.workers = workers;
-    spec.slots = options.slots;
+    spec.slots = options.config.data.slots;
     spec.readahead = options.config.data.readahead;
     spec.epochs = 1 << 20;
     return spec;
@@ -179,8 +179,9 @@ Json measure(const DataBenchOptions& options) {
   if (options.validation)
     how = model::evaluation_augment(infer::preparation(options.config, input), input, rows.info());
   input = data::delivered(rows.info(), how, options.path);
-  const std::size_t workers =
-      options.workers > 0 ? options.workers : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t workers = options.config.data.workers > 0
+                                  ? options.config.data.workers
+                                  : std::max(1u, std::thread::hardware_concurrency());
 
   std::uint64_t bytes = 0;
   for (std::size_t row = 0; row < input.rows; ++row) bytes += rows.row_bytes(row);
@@ -249,13 +250,20 @@ void report(const DataBenchOptions& options, const Json& json) {
                   rate / options.gpu_rate, options.gpu_rate, cores));
 }
 
-int run(const DataBenchOptions& options) {
+int run(DataBenchOptions& options) {
   const int world = rank_by_environment().world;
   require(
       world == 1,
       fmt::format(
           "bench data measures one process, but {} were started: start it without mpirun or srun",
           world));
+  using train::PackedPart;
+  options.path = train::packed_set(
+      options.path, options.validation ? PackedPart::validation : PackedPart::training);
+  config::Config& config = options.config = options.run.of_steps("bench data only reads rows");
+  if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 64;
+  config.data.train = options.path;
+  config::resolve(config, 1);
   const Json json = measure(options);
   report(options, json);
   if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
@@ -267,20 +275,11 @@ int run(const DataBenchOptions& options) {
 Command add_bench_data(Arguments bench) {
   auto options = std::make_shared<DataBenchOptions>();
   Arguments app = bench.add_command(
-      "data", "The input pipeline alone: each kind of work on one core, then the loader");
-  app.add("path", options->path, "a shard or a folder of shards").required();
-  for (const config::ConfigKey& key : config::config_keys()) {
-    if (key.name != "seed" && !key.name.starts_with("data.")) continue;
-    if (key.name == "data.train" || key.name == "data.val" || key.name == "data.workers" ||
-        key.name == "data.slots" || key.name == "data.keep-last")
-      continue;
-    add_key(app, key, options->config);
-  }
-  add_count(app, "--batch", options->batch, a_batch, "rows of a batch");
-  add_count(app, "--data.workers,--workers", options->workers, threads_or_all,
-            "threads; 0: one for each allowed processor");
-  add_count(app, "--data.slots,--slots", options->slots, {1, config::most_threads},
-            "batches prepared ahead");
+      "data",
+      "The input pipeline alone, with the options of train: each kind of work on one core, then "
+      "the loader");
+  app.add("path", options->path, "a shard or a folder of shards, in place of data.train")
+      .required();
   add_count(app, "--rounds", options->rounds, {1, 1000},
             "turns of the three measurements; the fastest of each counts");
   app.add("--seconds", options->seconds, "of each of the three measurements, over all rounds")
@@ -295,12 +294,8 @@ Command add_bench_data(Arguments bench) {
   app.add_flag("--loader-only", options->loader_only,
                "measure only the loader: no kinds of work, and no single worker in addition");
   app.add("--json", options->json, "write the figures to this file");
-  return {app, [options](Launch&) {
-            using train::PackedPart;
-            options->path = train::packed_set(
-                options->path, options->validation ? PackedPart::validation : PackedPart::training);
-            return run(*options);
-          }};
+  options->run.add_to(app);
+  return {app, [options](Launch&) { return run(*options); }};
 }
 
 }  // namespace lockstep::app

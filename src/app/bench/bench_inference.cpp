@@ -1,18 +1,12 @@
-#include "app/bench/bench_inference.hpp"
-
-#include <algorithm>
-
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_steps.hpp"
-#include "app/status.hpp"
+#include "app/commands.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/clock.hpp"
-#include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/infer/classifier.hpp"
 #include "lockstep/nn/arena.hpp"
@@ -40,7 +34,6 @@ int run_bench(Launch& launch, const StepOptions& options) {
   const TrainingStart start =
       start_training(launch, options.config(), options.run.recipe(), TrainedRows::synthetic);
   StepBench bench(start.spec, *start.compute.backend, *start.communicator, *launch.control);
-  const config::Config& config = bench.config();
   backend::Backend& backend = *start.compute.backend;
   const nn::Network& net = bench.run().trainer_spec().network;
   backend::ProgramSpec program = bench.run().trainer_spec().program;
@@ -51,26 +44,14 @@ int run_bench(Launch& launch, const StepOptions& options) {
   infer::Inference network(backend, net, program, *parameters);
   const std::vector<double> times_ms =
       measure(options, *launch.control, network, bench.data().batch);
-  const double peak =
-      launch.control->sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
-  const double median_ms = upper_median(times_ms);
-  const double images_per_s = static_cast<double>(config.batch) / median_ms * 1e3;
-  const Json json = {{"model", config.model},
-                     {"precision", to_string(config.precision)},
-                     {"batch", config.batch},
-                     {"ranks", launch.rank.world},
-                     {"backend", backend.description()},
-                     {"steps", times_ms.size()},
-                     {"step_ms", median_ms},
-                     {"best_step_ms", *std::min_element(times_ms.begin(), times_ms.end())},
-                     {"images_per_s", images_per_s},
-                     {"peak_memory_bytes", peak}};
+  Json json = described(bench.config(), launch.rank.world, backend);
+  add_speed(times_ms, json);
+  json["peak_memory_bytes"] = peak_memory(*launch.control);
   if (launch.rank.rank != 0) return status_done;
-  log::info(
-      fmt::format("inference: {} {} batch {} on {} x {}: {:.1f} images/s, {:.2f} ms a batch, "
-                  "peak memory {}",
-                  config.model, to_string(config.precision), config.batch, launch.rank.world,
-                  backend.description(), images_per_s, median_ms, human_bytes(peak)));
+  log::info(fmt::format("inference: {}: {:.1f} images/s, {:.2f} ms a batch, peak memory {}",
+                        title_of(json), json["images_per_s"].get<double>(),
+                        json["step_ms"].get<double>(),
+                        human_bytes(json["peak_memory_bytes"].get<double>())));
   if (!options.json.empty()) write_report(options.json, json_text(json, 2) + "\n");
   return status_done;
 }

@@ -1,15 +1,23 @@
 #include "app/bench/bench_steps.hpp"
 
+#include <algorithm>
 #include <optional>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "app/cli/count_option.hpp"
 #include "lockstep/base/clock.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/base/share.hpp"
+#include "lockstep/base/statistics.hpp"
 
 namespace lockstep::app {
 
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr float rate = 1e-3f;  // no batch may diverge
 
@@ -41,6 +49,31 @@ Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t
   batch.rows = batch.capacity = rows;
 }
 
+Json described(const config::Config& config, int ranks, const backend::Backend& backend) {
+  return {{"model", config.model},
+          {"precision", to_string(config.precision)},
+          {"batch", config.batch},
+          {"ranks", ranks},
+          {"backend", backend.description()}};
+}
+
+void add_speed(const std::vector<double>& steps_ms, Json& json) {
+  json["steps"] = steps_ms.size();
+  json["step_ms"] = upper_median(steps_ms);
+  json["best_step_ms"] = *std::ranges::min_element(steps_ms);
+  json["images_per_s"] = 1e3 * json["batch"].get<double>() / upper_median(steps_ms);
+}
+
+std::string title_of(const Json& json) {
+  const auto text = [&](const char* name) { return json[name].get<std::string>(); };
+  return fmt::format("{} {} batch {} on {} x {}", text("model"), text("precision"),
+                     json["batch"].dump(), json["ranks"].dump(), text("backend"));
+}
+
+double peak_memory(comm::Control& control) {
+  return control.sum({static_cast<double>(peak_resident_bytes())}, "peak memory")[0];
+}
+
 StepBench::StepBench(const train::RunSpec& spec, backend::Backend& backend,
                      comm::Communicator& communicator, comm::Control& control)
     : control_(control),
@@ -55,15 +88,22 @@ void StepBench::step(train::Trainer& trainer, StepSeries* series) {
   const train::NextBatch same{data_.batch, config().batch};
   const observe::StepTimes times =
       trainer.step(data_.batch, config().batch, rate, [&] { return std::optional(same); }).times;
-  const auto slowest_ms = control_.max({now_ms() - begin, times.forward_ms, times.backward_ms,
-                                        times.exposed_comm_ms, times.update_ms},
-                                       "step");
-  if (!series) return;
-  series->step.push_back(slowest_ms[0]);
-  series->forward.push_back(slowest_ms[1]);
-  series->backward.push_back(slowest_ms[2]);
-  series->exposed.push_back(slowest_ms[3]);
-  series->update.push_back(slowest_ms[4]);
+  StepSeries one;
+  add({{now_ms() - begin}, {times}}, series != nullptr ? *series : one);
+}
+
+/// The slowest rank's times of these steps.
+void StepBench::add(const StepSeries& mine, StepSeries& series) {
+  std::vector<double> values = mine.step;
+  for (const observe::StepTimes& times : mine.parts)
+    for (const observe::StepPart& part : observe::step_parts) values.push_back(times.*part.step);
+  values = control_.max(values, "steps");
+  auto value = values.begin();
+  for (std::size_t i = 0; i < mine.step.size(); ++i) series.step.push_back(*value++);
+  for (std::size_t i = 0; i < mine.parts.size(); ++i)
+    for (observe::StepTimes& times = series.parts.emplace_back();
+         const observe::StepPart& part : observe::step_parts)
+      times.*part.step = *value++;
 }
 
 void StepBench::steps(train::Trainer& trainer, std::size_t count, StepSeries* series) {
@@ -77,19 +117,15 @@ void StepBench::steps_in_a_row(train::Trainer& trainer, std::size_t ahead, std::
     trainer.launch(data_.batch, config().batch, rate, [&] { return std::optional(same); });
     trainer.let_run(ahead);
   }
-  std::vector<double> mine_ms;
+  StepSeries mine;
   for (std::size_t i = 0; i <= count; ++i) {
     const train::StepReport report = trainer.report();
     train::Trainer::require_scaling(report);
     if (i == 0) continue;
-    const observe::StepTimes& times = report.times;
-    mine_ms.insert(mine_ms.end(), {report.idle_ms.value() + times.total_ms(), times.forward_ms,
-                                   times.backward_ms, times.exposed_comm_ms, times.update_ms});
+    mine.step.push_back(report.idle_ms.value() + report.times.total_ms());
+    mine.parts.push_back(report.times);
   }
-  const std::vector<double> slowest_ms = control_.max(mine_ms, "steps");
-  std::vector<double>* const columns[] = {&series.step, &series.forward, &series.backward,
-                                          &series.exposed, &series.update};
-  for (std::size_t i = 0; i < slowest_ms.size(); ++i) columns[i % 5]->push_back(slowest_ms[i]);
+  add(mine, series);
 }
 
 }  // namespace lockstep::app

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "lockstep/comm/control.hpp"
@@ -34,10 +36,21 @@ struct Synthetic {
   data::Batch batch;
 };
 
-/// Wall times of the steps of one configuration in ms, each of the slowest rank.
+/// Wall times of the steps of one configuration in ms, and of their parts, each of the slowest
+/// rank.
 struct StepSeries {
-  std::vector<double> step, forward, backward, exposed, update;
+  std::vector<double> step;
+  std::vector<observe::StepTimes> parts;
 };
+
+/// What a benchmark's JSON begins with: the work, the ranks and the backend; then the speed.
+nlohmann::ordered_json described(const config::Config& config, int ranks,
+                                 const backend::Backend& backend);
+void add_speed(const std::vector<double>& steps_ms, nlohmann::ordered_json& json);
+/// "resnet20 fp32 batch 64 on 2 x cpu"
+std::string title_of(const nlohmann::ordered_json& described);
+/// Of all ranks, so far. Collective.
+double peak_memory(comm::Control& control);
 
 /// A training as its configuration has it, on random rows. Every rank makes the same calls; all are
 /// collective.
@@ -62,6 +75,8 @@ class StepBench {
                       StepSeries& series);
 
  private:
+  void add(const StepSeries& mine, StepSeries& series);
+
   comm::Control& control_;
   train::PreparedRun run_;
   Synthetic data_;

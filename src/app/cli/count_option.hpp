@@ -58,7 +58,6 @@ inline std::vector<std::size_t> counts_of(const std::string& list, const char* o
 }
 
 /// Ranges that several commands share.
-constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads},
-    an_image_or_usual{0, 65535}, classes_or_usual{0, 1 << 20};
+constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads};
 
 }  // namespace lockstep::app

@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 
 #include "app/cli/count_option.hpp"
-#include "app/cli/key_option.hpp"
+#include "app/cli/run_options.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"

@@ -10,7 +10,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/config/keys.hpp"
 #include "lockstep/data/external/external.hpp"
 
 namespace lockstep::app {
@@ -147,6 +146,28 @@ void RunOptions::apply(config::Config& config) const {
 std::optional<config::Recipe> RunOptions::recipe() const {
   if (app_->given("--recipe") && !found_) found_ = config::find_recipe(recipe_);
   return found_;
+}
+
+void add_key(Arguments app, const config::ConfigKey& key, config::Config& config) {
+  const auto take = [&config, name = key.name](const std::string& value) {
+    config::set_key(config, name, value);
+  };
+  app.add_taken("--" + key.name, take, key.help).called("VALUE");
+}
+
+void add_data_keys(Arguments app, DataKeys& keys) {
+  for (const config::ConfigKey& key : config::config_keys()) {
+    const auto take = [&keys, name = key.name](const std::string& value) { keys[name] = value; };
+    if (key.for_external) app.add_taken("--" + key.name, take, key.help).called("VALUE");
+  }
+}
+
+void take_data_keys(const DataKeys& keys, config::Config& config) {
+  for (const auto& [name, value] : keys) {
+    config::set_key(config, name, value);
+    if (name == "data.images") config.data.val_images = value;
+    if (name == "data.labels") config.data.val_labels = value;
+  }
 }
 
 }  // namespace lockstep::app

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "app/cli/arguments.hpp"
-#include "lockstep/config/config.hpp"
+#include "lockstep/config/keys.hpp"
 #include "lockstep/config/recipe.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
@@ -44,5 +44,16 @@ class RunOptions {
   std::map<std::string, std::string> given_;
   mutable std::optional<config::Recipe> found_;  ///< once its file was read
 };
+
+/// One key of a configuration as an option of a command that has only a few of them. Parsing throws
+/// InputError as config::set_key() does; `config` must live as long as the app.
+void add_key(Arguments app, const config::ConfigKey& key, config::Config& config);
+
+/// The keys for reading other programs' HDF5 files, as given to a command that reads the rest of
+/// its configuration later.
+using DataKeys = std::map<std::string, std::string>;
+void add_data_keys(Arguments app, DataKeys& keys);
+/// The training may have had other names for its validation set.
+void take_data_keys(const DataKeys& keys, config::Config& config);
 
 }  // namespace lockstep::app

@@ -7,11 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/cli/key_option.hpp"
-#include "app/cli/reading.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
+#include "app/fail.hpp"
 #include "app/info/info_text.hpp"
-#include "app/start/quiet_end.hpp"
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"

@@ -6,8 +6,7 @@
 #include <fmt/core.h>
 
 #include "app/commands.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
+#include "app/fail.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"

@@ -1,4 +1,3 @@
-#include "app/scaling/questions.hpp"
 
 #include <fmt/core.h>
 
@@ -6,7 +5,7 @@
 #include <filesystem>
 
 #include "app/cli/count_option.hpp"
-#include "app/status.hpp"
+#include "app/commands.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include <fmt/core.h>
 
@@ -23,7 +22,6 @@ namespace {
 
 constexpr double usual_bucket_mb = 25;
 constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
-
 constexpr std::size_t usual_rows = 32;  // of each rank
 
 /// A machine's pace is that of plain steps.

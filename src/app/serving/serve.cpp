@@ -14,7 +14,6 @@
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
-#include "app/status.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -4,13 +4,13 @@
 
 #include <fmt/core.h>
 
-#include "app/cli/table.hpp"
+#include "app/start/bound_rank.hpp"
 #include "app/start/compute.hpp"
-#include "app/start/rank_plan.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/hostlist.hpp"
 #include "lockstep/cluster/nodes/node_judge.hpp"

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include "app/start/bound_rank.hpp"
-#include "app/start/rank_plan.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"

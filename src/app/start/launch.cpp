@@ -2,9 +2,9 @@
 #include <cstdlib>
 #include <thread>
 
+#include "app/commands.hpp"
 #include "app/start/launch.hpp"
 #include "app/start/start_watch.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/worlds/mpi_library.hpp"

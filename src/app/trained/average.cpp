@@ -6,9 +6,8 @@
 
 #include "app/cli/count_option.hpp"
 #include "app/commands.hpp"
+#include "app/fail.hpp"
 #include "app/start/compute.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"

@@ -8,6 +8,8 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/record.hpp"
+#include "lockstep/config/keys.hpp"
+#include "lockstep/model/formats/formats.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::app {

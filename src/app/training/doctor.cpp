@@ -1,19 +1,17 @@
 #include <memory>
 #include <string>
-#include <utility>
 
 #include <fmt/core.h>
 
 #include "app/cli/run_options.hpp"
-#include "app/cli/table.hpp"
 #include "app/commands.hpp"
-#include "app/start/quiet_end.hpp"
-#include "app/status.hpp"
+#include "app/fail.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/study/doctor/examine.hpp"
 #include "lockstep/study/doctor/records.hpp"
 #include "lockstep/study/what_if/what_if.hpp"
@@ -79,9 +77,8 @@ Command add_doctor(Arguments root) {
   Arguments app = root.add_command(
       "doctor",
       "Say why a training is slow: what each reason costs in a step, measured by changing one "
-      "thing "
-      "at a time. Start it as the training, with its options; it writes nothing. With a run's "
-      "folder: by that run's records alone, and what its steps would be if one thing were "
+      "thing at a time. Start it as the training, with its options; it writes nothing. With a "
+      "run's folder: by that run's records alone, and what its steps would be if one thing were "
       "otherwise");
   app.add("run", options->records, "a run's folder, in place of the options of train");
   app.add("--json", options->json, "write the findings to this file").called("FILE");

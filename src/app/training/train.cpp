@@ -5,7 +5,6 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "app/status.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/train/ending/notify.hpp"

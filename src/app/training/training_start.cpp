@@ -1,7 +1,6 @@
 #include "app/training/training_start.hpp"
 
 #include <filesystem>
-#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>

@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
-#include "study/doctor/differences.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -101,21 +99,18 @@ Turns::Compared Turns::compare(const Side& a, const Side& b, double seconds) {
   const double until_s = std::min(elapsed_s_ + seconds, until_s_);
   Compared result;
   std::vector<double> differences, all_a, all_b;
-  while (!stopped_ && differences.size() < most_pairs) {
-    const bool a_first = differences.size() % 2 == 0;
-    std::vector<double> of_a, of_b;
-    if (a_first) of_a = block(a.arm);
-    of_b = block(b.arm);
-    if (!a_first) of_a = block(a.arm);
-    all_a.push_back(a.value(of_a) / a.rows);
-    all_b.push_back(b.value(of_b) / b.rows);
-    differences.push_back(all_a.back() - all_b.back());
-    add_ranks(result.a_ranks, of_a);
-    add_ranks(result.b_ranks, of_b);
-    if (differences.size() >= few_pairs && elapsed_s_ >= until_s) break;
-    if (differences.size() < least_pairs) continue;
-    if (is_precise(estimate_difference(differences), mean(all_a))) break;
-  }
+  const auto more = [&](std::size_t rounds) {
+    if (rounds > 0) differences.push_back(all_a.back() - all_b.back());
+    if (stopped_ || rounds == most_pairs || (rounds >= few_pairs && elapsed_s_ >= until_s))
+      return false;
+    return rounds < least_pairs || !is_precise(estimate_difference(differences), mean(all_a));
+  };
+  take_turns(2, more, [&](std::size_t arm) {
+    const Side& side = arm == 0 ? a : b;
+    const std::vector<double> by_rank = block(side.arm);
+    (arm == 0 ? all_a : all_b).push_back(side.value(by_rank) / side.rows);
+    add_ranks(arm == 0 ? result.a_ranks : result.b_ranks, by_rank);
+  });
   if (differences.empty()) return result;
   result.difference = estimate_difference(differences);
   result.a_ms = lower_median(all_a);

@@ -5,7 +5,9 @@
 #include <functional>
 #include <vector>
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
+#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/loading/loader.hpp"
 #include "lockstep/study/doctor/diagnosis.hpp"
@@ -21,6 +23,25 @@ struct ResidentBatch {
   std::vector<data::Target> targets;
   data::Batch batch;
   std::size_t global_rows = 0;
+};
+
+/// Sums only the first number of each all-reduce, at the same places of a step: the ranks wait for
+/// each other as they do, and the network has nothing to carry.
+class SmallSums final : public comm::SilentCommunicator {
+ public:
+  /// `whole` must stay alive.
+  explicit SmallSums(comm::Communicator& whole)
+      : SilentCommunicator(whole.rank(), whole.world(), whole.network(), whole.activity),
+        whole_(whole) {}
+  void begin_step(std::uint64_t step) override { whole_.begin_step(step); }
+  void all_reduce(comm::Elements data, comm::Reduction reduction, std::string_view name,
+                  device::Stream& stream) override {
+    if (data.count > 0) whole_.all_reduce(data.part(0, 1), reduction, name, stream);
+  }
+  void progress() override { whole_.progress(); }
+
+ private:
+  comm::Communicator& whole_;
 };
 
 /// One way to make steps.
@@ -56,7 +77,7 @@ class Turns {
     double rows = 1;  ///< its step has that many times the rows: its time is divided by this
   };
   struct Compared {
-    Estimate difference;  ///< of `a` minus `b`, for as many rows
+    Interval difference;  ///< of `a` minus `b`, for as many rows
     double a_ms = 0, b_ms = 0;
     std::vector<double> a_ranks, b_ranks;  ///< each rank's mean time
   };

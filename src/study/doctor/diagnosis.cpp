@@ -4,8 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
 #include "lockstep/base/text/json_text.hpp"
-#include "study/doctor/diagnosis_json.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -22,12 +22,8 @@ const char* hours_of(const Diagnosis& diagnosis) {
   return diagnosis.on_gpus ? "GPU-hours" : "core-hours";
 }
 
-std::string say(const Estimate& estimate) {
-  return fmt::format("{:.2f} ({:.2f} to {:.2f})", estimate.ms, estimate.low, estimate.high);
-}
-
-Json json_of(const Estimate& estimate) {
-  return {{"ms", estimate.ms}, {"low_ms", estimate.low}, {"high_ms", estimate.high}};
+Json json_of(const Interval& ms) {
+  return {{"ms", ms.middle}, {"low_ms", ms.low}, {"high_ms", ms.high}};
 }
 
 int place_of(const SlowCause& finding, double step_ms) {
@@ -47,7 +43,7 @@ double images_per_s(const Diagnosis& diagnosis, double step_ms) {
 
 bool worth_changing(const SlowCause& finding, double step_ms) {
   if (!finding.cost || finding.choice) return false;
-  return finding.cost->ms >= least_share * step_ms &&
+  return finding.cost->middle >= least_share * step_ms &&
          finding.cost->low >= least_share * 2 / 3 * step_ms;
 }
 
@@ -57,7 +53,7 @@ void rank_findings(Diagnosis& diagnosis) {
                      const int first = place_of(a, diagnosis.step_ms);
                      const int second = place_of(b, diagnosis.step_ms);
                      if (first != second) return first < second;
-                     return a.cost && a.cost->ms > b.cost->ms;
+                     return a.cost && a.cost->middle > b.cost->middle;
                    });
 }
 
@@ -68,16 +64,18 @@ std::vector<std::vector<std::string>> table_of(const Diagnosis& diagnosis) {
   for (const SlowCause& finding : diagnosis.findings) {
     std::vector<std::string> row = {choice_name(finding.reason)};
     if (finding.cost) {
-      const auto hours = device_hours(diagnosis, finding.cost->ms);
-      row.insert(row.end(), {say(*finding.cost),
-                             fmt::format("{:.1f} %", 100 * finding.cost->ms / diagnosis.step_ms),
-                             hours ? fmt::format("{:.3g}", *hours) : "unknown"});
+      const auto hours = device_hours(diagnosis, finding.cost->middle);
+      row.insert(row.end(),
+                 {finding.cost->text(),
+                  fmt::format("{:.1f} %", 100 * finding.cost->middle / diagnosis.step_ms),
+                  hours ? fmt::format("{:.3g}", *hours) : "unknown"});
     } else {
       row.insert(row.end(), {"not measured", "-", "-"});
     }
-    row.push_back(!finding.effect          ? "not tried"
-                  : finding.effect->ms < 0 ? fmt::format("{:.2f} ms more", -finding.effect->ms)
-                                           : fmt::format("{:.2f} ms less", finding.effect->ms));
+    row.push_back(!finding.effect ? "not tried"
+                  : finding.effect->middle < 0
+                      ? fmt::format("{:.2f} ms more", -finding.effect->middle)
+                      : fmt::format("{:.2f} ms less", finding.effect->middle));
     row.push_back(finding.change.empty() || costs_nothing(finding) ? "-" : finding.change);
     row.push_back(finding.cost ? finding.what
                                : fmt::format("{}: {}", finding.what, finding.not_measured));
@@ -103,7 +101,7 @@ std::string conclusion_of(const Diagnosis& diagnosis) {
     if (!first->change.empty()) text += fmt::format("; {}", first->change);
     if (first->effect)
       text += fmt::format(": {:.1f} images/s instead of {:.1f}",
-                          images_per_s(diagnosis, diagnosis.step_ms - first->effect->ms),
+                          images_per_s(diagnosis, diagnosis.step_ms - first->effect->middle),
                           images_per_s(diagnosis, diagnosis.step_ms));
     text += "\n";
   }
@@ -111,25 +109,25 @@ std::string conclusion_of(const Diagnosis& diagnosis) {
     if (one.choice && one.effect && one.effect->low > 0)
       text += fmt::format(
           "or a choice, which also changes what is learned: {}: {:.2f} ms a step less\n",
-          one.change, one.effect->ms);
+          one.change, one.effect->middle);
   text += diagnosis.floor
               ? fmt::format(
                     "floor: with resident rows and no reduction a step takes {} ms; single "
                     "costs need not add up to the difference\n",
-                    say(*diagnosis.floor))
+                    diagnosis.floor->text())
               : "floor: not measured\n";
   if (diagnosis.stopped) text += "stopped before all was measured\n";
   return text;
 }
 
-Json json_of(const Diagnosis& diagnosis) {
+std::string to_json(const Diagnosis& diagnosis) {
   Json findings = Json::array();
   for (const SlowCause& finding : diagnosis.findings) {
     Json one = {{"reason", choice_name(finding.reason)}, {"what", finding.what}};
     if (finding.cost) {
       one["cost"] = json_of(*finding.cost);
-      one["share"] = finding.cost->ms / diagnosis.step_ms;
-      if (const auto hours = device_hours(diagnosis, finding.cost->ms))
+      one["share"] = finding.cost->middle / diagnosis.step_ms;
+      if (const auto hours = device_hours(diagnosis, finding.cost->middle))
         one["device_hours_per_epoch"] = *hours;
     } else {
       one["not_measured"] = finding.not_measured;
@@ -150,9 +148,7 @@ Json json_of(const Diagnosis& diagnosis) {
                {"stopped", diagnosis.stopped}};
   if (diagnosis.floor) json["floor"] = json_of(*diagnosis.floor);
   json["findings"] = std::move(findings);
-  return json;
+  return json_text(json, 2) + "\n";
 }
-
-std::string to_json(const Diagnosis& diagnosis) { return json_text(json_of(diagnosis), 2) + "\n"; }
 
 }  // namespace lockstep::study

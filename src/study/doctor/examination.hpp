@@ -5,11 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/study/doctor/examine.hpp"
 #include "study/doctor/arms.hpp"
 #include "study/doctor/machine_state.hpp"
-#include "study/doctor/small_sums.hpp"
 
 namespace lockstep::study {
 
@@ -29,7 +27,7 @@ struct RankPost {
 class Examination {
  public:
   Examination(train::PreparedRun& run, comm::Control& control, const ExamineSpec& spec);
-  Diagnosis all();
+  Diagnosis all();  ///< in the order of the list in interventions.cpp
 
  private:
   void warm_up();
@@ -44,7 +42,7 @@ class Examination {
   void judge_machine();
   void add_unmeasured();
 
-  Estimate try_workers(std::size_t workers);
+  Interval try_workers(std::size_t workers);
   std::string describe_rows() const;
   std::unique_ptr<train::Trainer> examine_norms();
   void examine_wire(train::Trainer& whole, train::Trainer& small);
@@ -55,12 +53,15 @@ class Examination {
   void judge_sharing();
   std::size_t compute_threads(std::size_t rank) const;
   double stopped_by_quota_s() const;
-  Estimate counted_cost(double seconds) const;
+  Interval counted_cost(double seconds) const;
 
   /// A trainer with one thing changed, the same on all ranks; null where some rank's backend
   /// cannot, and then `why`. Collective.
   std::unique_ptr<train::Trainer> variant(const train::TrainerSpec& spec,
                                           comm::Communicator& communicator, std::string& why);
+  /// How much shorter a step of rows in memory is by this spec than by `base`; empty as above.
+  std::optional<Interval> gain_by(train::Trainer& base, const train::TrainerSpec& spec,
+                                  std::string& why);
   std::unique_ptr<ResidentBatch> resident(std::size_t global_rows);
   Arm as_is() { return {.trainer = *trainer_, .loader = loader_.get()}; }
   Arm held(train::Trainer& trainer) { return {.trainer = trainer, .resident = rows_.get()}; }
@@ -72,7 +73,7 @@ class Examination {
   std::string why_over() const { return turns_.stopped() ? "stopped" : "the time was over"; }
   void add(SlowCause finding) { diagnosis_.findings.push_back(std::move(finding)); }
   void not_measured(SlowReason reason, const std::string& what, const std::string& why) {
-    add({.reason = reason, .what = what, .cost = std::nullopt, .not_measured = why, .change = {}});
+    add({.reason = reason, .what = what, .not_measured = why});
   }
 
   train::PreparedRun& run_;

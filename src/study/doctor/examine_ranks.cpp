@@ -13,7 +13,6 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/comm/record.hpp"
-#include "study/doctor/differences.hpp"
 #include "study/doctor/examination.hpp"
 
 namespace lockstep::study {
@@ -22,10 +21,6 @@ namespace {
 /// Of what ranks wait for, from which on the network's latency is the reason: a step has several
 /// exchanges.
 constexpr double least_latency_share = 0.2;
-
-Estimate less(const Estimate& estimate, double ms) {
-  return {estimate.ms - ms, estimate.low - ms, estimate.high - ms};
-}
 
 /// How often the sums that a step makes are all-reduces of its gradients.
 bool sums_alike(reduce::ExchangeKind kind) {
@@ -112,11 +107,10 @@ std::unique_ptr<train::Trainer> Examination::examine_norms() {
   const Arm is = held(*trainer_), apart = held(*trainer);
   turns_.block(apart);
   ++comparisons_left_;
-  const Estimate cost = turns_.compare({is}, {apart}, share_of_rest()).difference;
+  const Interval cost = turns_.compare({is}, {apart}, share_of_rest()).difference;
   add({.reason = SlowReason::communication,
        .what = what,
        .cost = cost,
-       .not_measured = {},
        .change = "--model-options.norm-ranks 1, which changes what is learned",
        .effect = cost});
   return trainer;
@@ -127,21 +121,15 @@ void Examination::examine_wire(train::Trainer& whole, train::Trainer& small) {
   turns_.block(tiny);
   SlowCause finding{.reason = SlowReason::communication,
                     .what = "what the network carries: sums of gradients against sums of 4 bytes",
-                    .cost = turns_.compare({is}, {tiny}, share_of_rest()).difference,
-                    .not_measured = {},
-                    .change = {}};
+                    .cost = turns_.compare({is}, {tiny}, share_of_rest()).difference};
   train::TrainerSpec spec = run_.trainer_spec();
   spec.norm_ranks = 1;
   if (worth_changing(finding, diagnosis_.step_ms) && !over() &&
       spec.exchange == reduce::ExchangeKind::exact) {
     spec.exchange = reduce::ExchangeKind::bf16;
     std::string why;
-    if (const auto narrow = variant(spec, run_.reducing(), why)) {
-      const Arm changed = held(*narrow);
-      turns_.block(changed);
-      finding.change = "--comm.wire bf16";
-      finding.effect = turns_.compare({is}, {changed}, share_of_rest()).difference;
-    }
+    finding.effect = gain_by(whole, spec, why);
+    if (finding.effect) finding.change = "--comm.wire bf16";
   }
   add(std::move(finding));
 }
@@ -170,29 +158,26 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
   const auto slow = std::max_element(alone_ms.begin(), alone_ms.end());
   const auto rank = static_cast<std::size_t>(slow - alone_ms.begin());
   const double usual_ms = Turns::usual(alone_ms), late_ms = *slow - usual_ms;
-  found.difference = less(found.difference, usual_ms - mean(alone_ms));
+  found.difference = found.difference - (usual_ms - mean(alone_ms));
   // What is left counts on its own when it is a fifth of the whole, or the network's.
-  const double rest_ms = found.difference.ms - late_ms, agreement = agreement_ms();
+  const double rest_ms = found.difference.middle - late_ms, agreement = agreement_ms();
   const bool network = agreement >= least_latency_share * rest_ms;
   const bool apart =
-      rest_ms >= (network ? least_share * diagnosis_.step_ms : 0.2 * found.difference.ms);
-  if (late_ms >= 0.5 * found.difference.ms || late_ms >= least_share * diagnosis_.step_ms) {
+      rest_ms >= (network ? least_share * diagnosis_.step_ms : 0.2 * found.difference.middle);
+  if (late_ms >= 0.5 * found.difference.middle || late_ms >= least_share * diagnosis_.step_ms) {
     late_ = Late{diagnosis_.findings.size(), rank};
     const std::string& host = posts_.at(rank).host;
     add({.reason = SlowReason::communication,
          .what = fmt::format("waiting for a slow rank: rank {} on {} computes {:.2f} ms a step, "
                              "usual are {:.2f}",
                              rank, host, *slow, usual_ms),
-         .cost = less(found.difference, apart ? rest_ms : 0),
-         .not_measured = {},
+         .cost = found.difference - (apart ? rest_ms : 0),
          .change = fmt::format("look at {} (lockstep preflight)", host)});
     if (!apart) return;
   }
   SlowCause rest{.reason = SlowReason::communication,
                  .what = "waiting for other ranks, which are late in turns",
-                 .cost = less(found.difference, late_ ? late_ms : 0),
-                 .not_measured = {},
-                 .change = {}};
+                 .cost = found.difference - (late_ ? late_ms : 0)};
   if (network) {
     rest.what = fmt::format(
         "waiting for the network, not for ranks: even sums of 4 bytes wait, and an agreement of "
@@ -204,9 +189,8 @@ void Examination::examine_skew(train::Trainer& small, train::Trainer& silent) {
 }
 
 /// What the system counted while the training was looked at, a step; without an interval.
-Estimate Examination::counted_cost(double seconds) const {
-  const double ms = 1e3 * seconds / static_cast<double>(looked_steps_);
-  return {ms, ms, ms};
+Interval Examination::counted_cost(double seconds) const {
+  return exactly(1e3 * seconds / static_cast<double>(looked_steps_));
 }
 
 std::size_t Examination::compute_threads(std::size_t rank) const {
@@ -250,7 +234,6 @@ void Examination::judge_machine() {
     add({.reason = SlowReason::allocation,
          .what = quota,
          .cost = counted_cost(stopped_by_quota_s()),
-         .not_measured = {},
          .change = "more processors for the job, or fewer --threads"});
   const auto stolen = most(&Disturbance::steal_s);
   const auto rank = static_cast<std::size_t>(stolen - disturbed_.begin());
@@ -258,7 +241,6 @@ void Examination::judge_machine() {
   add({.reason = SlowReason::allocation,
        .what = "processor time that the hypervisor gave to other machines",
        .cost = counted_cost(stolen->steal_s / own),
-       .not_measured = {},
        .change = "another machine"});
   std::uint64_t pages = 0;
   double held_back = -1;
@@ -271,9 +253,7 @@ void Examination::judge_machine() {
                 .what = held_back < 0 ? "nothing was swapped; whether the control group was held "
                                         "back is not counted here"
                                       : "nothing was swapped or held back meanwhile",
-                .cost = Estimate{},
-                .not_measured = {},
-                .change = {}});
+                .cost = Interval{}});
   not_measured(SlowReason::memory, "a lack of memory",
                fmt::format("{} pages were swapped, the group was held back {:.0f} times; "
                            "their time is in the step's",
@@ -284,7 +264,7 @@ void Examination::judge_machine() {
 void Examination::explain(std::size_t rank, double ms) {
   if (!late_ || late_->rank != rank || ms <= 0) return;
   SlowCause& finding = diagnosis_.findings.at(late_->finding);
-  for (double Estimate::*part : {&Estimate::ms, &Estimate::low, &Estimate::high})
+  for (double Interval::*part : {&Interval::middle, &Interval::low, &Interval::high})
     (*finding.cost).*part = std::max(0.0, (*finding.cost).*part - ms);
   finding.what += fmt::format("; without {:.2f} ms in which it had no core", ms);
 }
@@ -303,7 +283,6 @@ void Examination::judge_sharing() {
                                       "threads on {}",
                                       a, b, cluster::to_string(both), posts_[a].host, threads, all),
                   .cost = counted_cost(std::max(disturbed_[a].delay_s, disturbed_[b].delay_s)),
-                  .not_measured = {},
                   .change = "another binding, or fewer ranks a node"});
     }
 }
@@ -311,15 +290,14 @@ void Examination::judge_sharing() {
 /// The rank whose threads waited most for a core, where other programs used its cores meanwhile.
 void Examination::judge_stolen(std::size_t rank) {
   const Disturbance& one = disturbed_.at(rank);
-  const Estimate cost = counted_cost(std::min(one.delay_s, one.others_s));
-  explain(rank, cost.ms);
+  const Interval cost = counted_cost(std::min(one.delay_s, one.others_s));
+  explain(rank, cost.middle);
   add({.reason = SlowReason::allocation,
        .what = one.busiest.empty()
                    ? "other programs on the ranks' cores"
                    : fmt::format("other programs on the cores of rank {} on {}, most of all {}",
                                  rank, posts_.at(rank).host, one.busiest),
        .cost = cost,
-       .not_measured = {},
        .change = "nodes or cores that no one else uses (--exclusive)"});
 }
 

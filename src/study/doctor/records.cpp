@@ -9,8 +9,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/observe/records.hpp"
 #include "lockstep/observe/rank_times.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::study {
@@ -26,11 +26,10 @@ double step_ms_of(const observe::RanksRecord& record) {
 
 /// The median over the epochs, from the least to the most of them.
 template <class Of>
-Estimate over_epochs(const NewestStart& told, Of of) {
+Interval over_epochs(const NewestStart& told, Of of) {
   std::vector<double> values;
   for (const observe::RanksRecord& record : told.ranks) values.push_back(of(record));
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return {lower_median(values), *least, *most};
+  return span_of(values, lower_median(values));
 }
 
 /// Why records do not tell where ranks wait that share batch norm's statistics.
@@ -43,9 +42,7 @@ SlowCause slow_rank(const NewestStart& told) {
   if (told.norm_ranks > 1)
     return {.reason = SlowReason::communication,
             .what = "waiting for a slow rank",
-            .cost = std::nullopt,
-            .not_measured = inside_of_phases,
-            .change = {}};
+            .not_measured = inside_of_phases};
   const auto late = [](const observe::RanksRecord& record) {
     double most_ms = 0;
     for (const observe::Straggler& one : observe::find_stragglers(times_of(record), 0))
@@ -54,9 +51,7 @@ SlowCause slow_rank(const NewestStart& told) {
   };
   SlowCause finding{.reason = SlowReason::communication,
                     .what = "waiting for a slow rank",
-                    .cost = over_epochs(told, late),
-                    .not_measured = {},
-                    .change = {}};
+                    .cost = over_epochs(told, late)};
   observe::Straggler worst;
   for (const observe::Straggler& one : observe::find_stragglers(times_of(told.ranks.back()), 0))
     if (one.late_ms > worst.late_ms) worst = one;
@@ -75,8 +70,7 @@ SlowCause monitoring(const NewestStart& told) {
   return {.reason = SlowReason::monitoring,
           .what = fmt::format("validation {:.2f} ms a step, waiting for checkpoints {:.2f}",
                               validation_ms / steps, told.checkpoints_ms / steps),
-          .cost = Estimate{ms, ms, ms},
-          .not_measured = {},
+          .cost = exactly(ms),
           .change = validation_ms > told.checkpoints_ms ? "--eval.every-epochs"
                                                         : "--checkpoint.every-epochs"};
 }
@@ -125,7 +119,7 @@ config::Config read_config(const fs::path& run) {
 Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
   Diagnosis diagnosis;
   diagnosis.source = fmt::format("by the records of {}", run.string());
-  diagnosis.step_ms = over_epochs(told, step_ms_of).ms;
+  diagnosis.step_ms = over_epochs(told, step_ms_of).middle;
   diagnosis.batch = told.start.batch;
   diagnosis.steps_per_epoch = told.start.steps_per_epoch;
   diagnosis.on_gpus = told.start.gpus > 0;
@@ -134,20 +128,16 @@ Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
   add({.reason = SlowReason::input,
        .what = "the rank that waits longest for rows",
        .cost = over_epochs(told, [](const auto& record) { return record.data.max_ms; }),
-       .not_measured = {},
        .change = "--data.workers (lockstep bench data shows which part is slow)"});
   add({.reason = SlowReason::communication,
        .what = "reductions that backward does not hide, on the rank that waits least",
        .cost = over_epochs(told, [](const auto& record) { return record.exposed_comm.min_ms; }),
-       .not_measured = {},
        .change = "--comm.wire bf16"});
   add(slow_rank(told));
   if (told.norm_ranks > 1)
     add({.reason = SlowReason::communication,
          .what = fmt::format("batch norm's statistics of {} ranks", told.norm_ranks),
-         .cost = std::nullopt,
-         .not_measured = inside_of_phases,
-         .change = {}});
+         .not_measured = inside_of_phases});
   add(monitoring(told));
   for (const auto& [reason, what] : {std::pair{SlowReason::parallel_work, "fixed costs of a step"},
                                      std::pair{SlowReason::precision, "a lower precision"},
@@ -155,9 +145,7 @@ Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
                                      std::pair{SlowReason::allocation, "cores that others use"}})
     add({.reason = reason,
          .what = what,
-         .cost = std::nullopt,
-         .not_measured = "records do not have it: give doctor the options of train",
-         .change = {}});
+         .not_measured = "records do not have it: give doctor the options of train"});
   rank_findings(diagnosis);
   return diagnosis;
 }

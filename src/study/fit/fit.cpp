@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <set>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "study/fit/draws.hpp"
 #include "study/fit/regression.hpp"
 
 namespace lockstep::study {
@@ -32,8 +29,7 @@ double usual_jitter(const std::vector<Point>& points) {
   return lower_median(std::move(spreads));
 }
 
-std::vector<Observation> observations_of(const std::vector<Point>& points,
-                                         const CurveShape& shape) {
+std::vector<Observation> observations_of(const std::vector<Point>& points, const Law& shape) {
   std::vector<Observation> list;
   for (const Point& point : points) list.push_back(observe(point, shape));
   return list;
@@ -64,7 +60,7 @@ void weigh(std::vector<Observation>& observations, const std::vector<Point>& poi
     observations[i].weight = std::sqrt((shared + own) / (shared + variances[i]));
 }
 
-Regression weighted_fit(const std::vector<Point>& points, const CurveShape& shape,
+Regression weighted_fit(const std::vector<Point>& points, const Law& shape,
                         std::vector<Observation>& observations) {
   observations = observations_of(points, shape);
   const Regression first = regress(observations, shape, {});
@@ -91,7 +87,7 @@ struct Worst {
 
 /// An outlier is off by more than a tenth, and by more than chance explains: by 4 standard
 /// deviations of its prediction, and more when few points say what a deviation is.
-Worst worst_of(const std::vector<Point>& points, const CurveShape& shape) {
+Worst worst_of(const std::vector<Point>& points, const Law& shape) {
   Worst worst;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const std::vector<Point> rest = without(points, i);
@@ -112,7 +108,7 @@ Worst worst_of(const std::vector<Point>& points, const CurveShape& shape) {
 }
 
 /// Takes the outliers out of `points`, at most a quarter of them.
-std::vector<Point> take_outliers(std::vector<Point>& points, const CurveShape& shape) {
+std::vector<Point> take_outliers(std::vector<Point>& points, const Law& shape) {
   std::vector<Point> outliers;
   const std::size_t most = points.size() / 4;
   while (outliers.size() < most) {
@@ -126,9 +122,9 @@ std::vector<Point> take_outliers(std::vector<Point>& points, const CurveShape& s
 
 /// Residual bootstrap: the fitted times, disturbed by residuals of random points and signs, fitted
 /// again. The residuals are scaled up to what they would be without fitting.
-std::vector<Replicate> bootstrap(const std::vector<Observation>& observations,
-                                 const CurveShape& shape, const Regression& fitted,
-                                 const std::vector<double>& residuals, const FitSpec& spec) {
+std::vector<Replicate> bootstrap(const std::vector<Observation>& observations, const Law& shape,
+                                 const Regression& fitted, const std::vector<double>& residuals,
+                                 const FitSpec& spec) {
   std::vector<Replicate> replicates;
   const std::size_t n = observations.size(), freedom = std::max<std::size_t>(fitted.freedom(), 1);
   const double scale =
@@ -151,7 +147,45 @@ std::vector<Replicate> bootstrap(const std::vector<Observation>& observations,
   return replicates;
 }
 
+/// The line that holds for this size: the first that reaches it, else the last.
+const CommRegime& regime_of(const VerbFigures& figures, double bytes) {
+  const auto found = std::ranges::find_if(
+      figures.regimes, [bytes](const CommRegime& one) { return bytes <= one.to_bytes; });
+  return found == figures.regimes.end() ? figures.regimes.back() : *found;
+}
+
 }  // namespace
+
+TimeShares Law::split(double rows, double ranks) const {
+  TimeShares split;
+  split.compute = c_ms * rows;
+  split.fixed = a_ms;
+  split.jitter = jitter * split.compute * expected_largest(ranks);
+  const double n = static_cast<double>(buckets);
+  const double bucket_ms = alpha_ms * std::log2(ranks) + wire_ms * 2 * (ranks - 1) / (ranks * n);
+  split.exposed = std::max(bucket_ms, n * bucket_ms - (n - 1) / n * backward * split.compute);
+  return split;
+}
+
+// A bucket takes alpha_s + bytes / bytes_per_s, and by the law alpha log2(P) + wire 2 (P - 1) / (P
+// buckets).
+MeasuredSums measured_sums(const std::vector<CommFigures>& files, double gradient_bytes,
+                           std::size_t buckets) {
+  check(!files.empty() && buckets > 0, "sums without a measurement");
+  MeasuredSums mean;
+  for (const CommFigures& one : files) {
+    const auto found = one.verbs.find("all-reduce");
+    require(found != one.verbs.end() && one.ranks > 1,
+            fmt::format("--comm: a file of {} has no all-reduces between ranks",
+                        counted(static_cast<std::size_t>(one.ranks), "rank")));
+    const double ranks = one.ranks, share = 1 / static_cast<double>(files.size());
+    const CommRegime& line =
+        regime_of(found->second, gradient_bytes / static_cast<double>(buckets));
+    mean.alpha_ms += share * 1e3 * line.latency_s / std::log2(ranks);
+    mean.wire_ms += share * 1e3 * gradient_bytes / line.bytes_per_s * ranks / (2 * (ranks - 1));
+  }
+  return mean;
+}
 
 std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec) {
   const std::size_t fewest = std::max<std::size_t>(spec.fewest, 3);
@@ -169,10 +203,12 @@ std::string why_no_fit(const std::vector<Point>& points, const FitSpec& spec) {
 Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
   const std::string obstacle = why_no_fit(all, spec);
   require(obstacle.empty(), obstacle);
-  const CurveShape shape{.buckets = spec.buckets,
-                         .backward = spec.backward,
-                         .jitter = spec.jitter.value_or(usual_jitter(all)),
-                         .sums = spec.sums};
+  const Law shape{.alpha_ms = spec.sums ? spec.sums->alpha_ms : 0,
+                  .wire_ms = spec.sums ? spec.sums->wire_ms : 0,
+                  .buckets = spec.buckets,
+                  .backward = spec.backward,
+                  .jitter = spec.jitter.value_or(usual_jitter(all)),
+                  .measured_sums = spec.sums.has_value()};
   std::vector<Point> kept = all;
   const std::vector<Point> outliers = take_outliers(kept, shape);
   std::vector<Observation> observations;
@@ -181,7 +217,6 @@ Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
   fit.law = fitted.law;
   fit.has_alpha = fitted.has_alpha;
   fit.has_wire = fitted.has_wire;
-  fit.measured_sums = spec.sums.has_value();
   fit.scatter = fitted.scatter();
   fit.confidence = spec.confidence;
   std::vector<double> residuals(kept.size());
@@ -200,35 +235,17 @@ Fit fit_law(const std::vector<Point>& all, const FitSpec& spec) {
   return fit;
 }
 
-Interval interval(std::vector<double> values, double confidence) {
-  check(!values.empty(), "an interval of no values");
-  std::ranges::sort(values);
-  const auto at = [&](double share) {
-    const double place = share * static_cast<double>(values.size() - 1);
-    const std::size_t below = static_cast<std::size_t>(place);
-    const std::size_t above = std::min(below + 1, values.size() - 1);
-    return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
-  };
-  return {at((1 - confidence) / 2), at(0.5), at((1 + confidence) / 2)};
-}
-
 Interval predict_step(const Fit& fit, double rows, double ranks) {
-  const double law_ms = fit.law.step_ms(rows, ranks);
-  if (fit.replicates.empty()) return {law_ms, law_ms, law_ms};
   std::vector<double> times_ms;
   for (const Replicate& one : fit.replicates)
     times_ms.push_back(one.law.step_ms(rows, ranks) * std::exp(one.noise));
-  const Interval spread = interval(std::move(times_ms), fit.confidence);
-  return {std::min(spread.low, law_ms), law_ms, std::max(spread.high, law_ms)};
+  return interval_around(fit.law.step_ms(rows, ranks), std::move(times_ms), fit.confidence);
 }
 
 Interval interval_of(const Fit& fit, double Law::*number) {
-  const double value = fit.law.*number;
-  if (fit.replicates.empty()) return {value, value, value};
   std::vector<double> values;
   for (const Replicate& one : fit.replicates) values.push_back(one.law.*number);
-  const Interval spread = interval(std::move(values), fit.confidence);
-  return {std::min(spread.low, value), value, std::max(spread.high, value)};
+  return interval_around(fit.law.*number, std::move(values), fit.confidence);
 }
 
 std::vector<LeftOut> leave_out_largest(const Fit& fit, const FitSpec& spec) {

@@ -17,7 +17,7 @@ struct Value {
   LawParameters step_slopes = {}, waiting_slopes = {};
 };
 
-Value value_at(const Observation& o, const CurveShape& shape, const LawParameters& p) {
+Value value_at(const Observation& o, const Law& shape, const LawParameters& p) {
   const double n = static_cast<double>(shape.buckets), compute = p[c] * o.rows;
   const double bucket = p[alpha] * o.latency + p[wire] * o.wire;
   const double hidden = (n - 1) / n * shape.backward;
@@ -37,11 +37,10 @@ Value value_at(const Observation& o, const CurveShape& shape, const LawParameter
 /// the time, for those that have it.
 struct Residuals {
   const std::vector<Observation>& observations;
-  const CurveShape& shape;
+  const Law& shape;
   std::vector<const Observation*> exposed;
 
-  Residuals(const std::vector<Observation>& all, const CurveShape& of)
-      : observations(all), shape(of) {
+  Residuals(const std::vector<Observation>& all, const Law& of) : observations(all), shape(of) {
     for (const Observation& one : all)
       if (one.has_exposed) exposed.push_back(&one);
   }
@@ -73,18 +72,15 @@ Regression regress_with(const Residuals& residuals, const LawParameters& start, 
   problem.held = {false, false, !has_alpha, !has_wire};
   problem.high.fill(HUGE_VAL);
   LawParameters at = start;
-  const MeasuredSums held = residuals.shape.sums.value_or(MeasuredSums{});
-  if (!has_alpha) at[alpha] = held.alpha_ms;
-  if (!has_wire) at[wire] = held.wire_ms;
+  if (!has_alpha) at[alpha] = residuals.shape.alpha_ms;
+  if (!has_wire) at[wire] = residuals.shape.wire_ms;
   const Solution solution = minimise(problem, at, residuals);
   Regression fitted{.has_alpha = has_alpha, .has_wire = has_wire, .squares = solution.squares};
-  fitted.law = {.c_ms = solution.parameters[c],
-                .a_ms = solution.parameters[a],
-                .alpha_ms = solution.parameters[alpha],
-                .wire_ms = solution.parameters[wire],
-                .buckets = residuals.shape.buckets,
-                .backward = residuals.shape.backward,
-                .jitter = residuals.shape.jitter};
+  fitted.law = residuals.shape;
+  fitted.law.c_ms = solution.parameters[c];
+  fitted.law.a_ms = solution.parameters[a];
+  fitted.law.alpha_ms = solution.parameters[alpha];
+  fitted.law.wire_ms = solution.parameters[wire];
   fitted.count = residuals.count();
   fitted.free = 2u + has_alpha + has_wire;
   return fitted;
@@ -108,7 +104,7 @@ double Regression::scatter() const {
   return freedom() > 0 ? std::sqrt(squares / static_cast<double>(freedom())) : 0;
 }
 
-Observation observe(const Point& point, const CurveShape& shape) {
+Observation observe(const Point& point, const Law& shape) {
   const double ranks = static_cast<double>(point.ranks);
   Observation observation;
   observation.rows = point.rows();
@@ -122,20 +118,21 @@ Observation observe(const Point& point, const CurveShape& shape) {
   return observation;
 }
 
-Regression regress(const std::vector<Observation>& observations, const CurveShape& shape,
+Regression regress(const std::vector<Observation>& observations, const Law& shape,
                    const Law& near) {
   const Residuals residuals(observations, shape);
   const LawParameters start = start_at(observations, near);
   Regression best = regress_with(residuals, start, false, false);
   for (const auto& [has_alpha, has_wire] : {std::pair{true, false}, {false, true}, {true, true}}) {
-    if (shape.sums || residuals.count() < 6) break;  // the criterion does not allow a third number
+    if (shape.measured_sums || residuals.count() < 6)
+      break;  // the criterion does not allow a third number
     const Regression other = regress_with(residuals, start, has_alpha, has_wire);
     if (criterion(other) < criterion(best)) best = other;
   }
   return best;
 }
 
-double leverage(const std::vector<Observation>& observations, const CurveShape& shape,
+double leverage(const std::vector<Observation>& observations, const Law& shape,
                 const Regression& fitted, const Observation& at) {
   const LawParameters p = {fitted.law.c_ms, fitted.law.a_ms, fitted.law.alpha_ms,
                            fitted.law.wire_ms};
@@ -144,7 +141,7 @@ double leverage(const std::vector<Observation>& observations, const CurveShape& 
   std::size_t n = 0;
   std::array<std::size_t, most_parameters> free = {};
   for (std::size_t j = 0; j < most_parameters; ++j)
-    if (p[j] > 0 && (j <= a || !shape.sums)) free[n++] = j;
+    if (p[j] > 0 && (j <= a || !shape.measured_sums)) free[n++] = j;
   for (std::size_t i = 0; i < residuals.count(); ++i) {
     LawParameters slopes = {};
     residuals(i, p, slopes);

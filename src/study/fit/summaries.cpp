@@ -7,8 +7,7 @@
 #include <map>
 #include <set>
 
-#include "study/fit/draws.hpp"
-#include "study/fit/least_squares.hpp"
+#include "study/fit/regression.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -41,9 +40,7 @@ struct Fitted {
   Interval interval_of(std::size_t which, double confidence) const {
     std::vector<double> values;
     for (const LawParameters& one : replicates) values.push_back(one[which]);
-    const Interval spread = interval(std::move(values), confidence);
-    return {std::min(spread.low, parameters[which]), parameters[which],
-            std::max(spread.high, parameters[which])};
+    return interval_around(parameters[which], std::move(values), confidence);
   }
 };
 

@@ -37,6 +37,11 @@ Case case_of(const Layout& layout) {
           .per_node = static_cast<double>(std::min(layout.ranks, layout.per_node))};
 }
 
+double bus_gb_per_s(const NetworkProfile& network, const Case& at) {
+  return at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
+                      : network.inside_gb_per_s;
+}
+
 NcclChoice ring(const NetworkProfile& network, const Case& at, std::size_t protocol, double bytes) {
   const double steps = at.hops * (at.ranks - 1), between = at.hops * (at.nodes - 1);
   const double overhead = protocol == 2 ? 3 * host_overhead_us : host_overhead_us;
@@ -46,18 +51,15 @@ NcclChoice ring(const NetworkProfile& network, const Case& at, std::size_t proto
   const bool plateau =
       at.hops == 2 && at.nodes > 1 && protocol == 2 && bytes >= at.ranks / 16 * 65536;
   if (plateau) latency *= ring_plateau;
-  const double bus = at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
-                                  : network.inside_gb_per_s;
   return {at.hops == 2 ? "AllReduce" : "AllGather", "Ring", protocols[protocol], latency,
-          bus * ring_share(protocol) * at.ranks / steps};
+          bus_gb_per_s(network, at) * ring_share(protocol) * at.ranks / steps};
 }
 
 NcclChoice tree(const NetworkProfile& network, const Case& at, std::size_t protocol) {
   const double latency = tree_base[protocol] + 2 * ((at.per_node - 1) * tree_nvlink[protocol] +
                                                     std::log2(at.nodes) * tree_net[protocol]);
-  const double bus = at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
-                                  : network.inside_gb_per_s;
-  return {"AllReduce", "Tree", protocols[protocol], latency, bus * tree_bus_share(protocol) / 2};
+  return {"AllReduce", "Tree", protocols[protocol], latency,
+          bus_gb_per_s(network, at) * tree_bus_share(protocol) / 2};
 }
 
 double nccl_s(const NetworkProfile& network, const Case& at, double bytes) {
@@ -71,10 +73,8 @@ double nccl_s(const NetworkProfile& network, const Case& at, double bytes) {
 
 double ring_s(const NetworkProfile& network, const Case& at, double bytes) {
   const double steps = at.hops * (at.ranks - 1), between = at.hops * (at.nodes - 1);
-  const double bus = at.nodes > 1 ? std::min(network.node_gb_per_s, network.inside_gb_per_s)
-                                  : network.inside_gb_per_s;
   return ((steps - between) * network.inside_latency_us + between * network.latency_us) * 1e-6 +
-         steps / at.ranks * bytes / (bus * 1e9);
+         steps / at.ranks * bytes / (bus_gb_per_s(network, at) * 1e9);
 }
 
 /// Each rank sends a part to each other one and gets their sums: two delays, whatever the number of

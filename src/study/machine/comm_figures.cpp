@@ -23,13 +23,13 @@ constexpr double steep = 1.25;            // a cliff
 constexpr double exact = 1e-9;            // relative errors that only rounding makes
 
 struct Line {
-  double alpha_s = 0, per_byte_s = 0, error = 0;  ///< error: sum of squares, relative to each point
+  reduce::LinkCost cost;
+  double error = 0;  ///< sum of squares, relative to each point
 };
 
-double error_of(std::span<const CommPoint> points, double alpha_s, double per_byte_s) {
+double error_of(std::span<const CommPoint> points, const reduce::LinkCost& cost) {
   double sum = 0;
-  for (const CommPoint& p : points)
-    sum += std::pow((alpha_s + per_byte_s * p.bytes) / p.seconds - 1, 2);
+  for (const CommPoint& p : points) sum += std::pow(cost.seconds(p.bytes) / p.seconds - 1, 2);
   return sum;
 }
 
@@ -49,14 +49,12 @@ Line fit_line(std::span<const CommPoint> points) {
   double per_byte_s = (w * wxy - wx * wy) / determinant;
   if (!(alpha_s >= 0)) alpha_s = 0, per_byte_s = wxy / wxx;
   if (!(per_byte_s > 0)) alpha_s = wy / w, per_byte_s = std::numeric_limits<double>::min();
-  return {alpha_s, per_byte_s, error_of(points, alpha_s, per_byte_s)};
+  const reduce::LinkCost cost{alpha_s, 1 / per_byte_s};
+  return {cost, error_of(points, cost)};
 }
 
 CommRegime regime(std::span<const CommPoint> points, const Line& line) {
-  return {.from_bytes = points.front().bytes,
-          .to_bytes = points.back().bytes,
-          .alpha_s = line.alpha_s,
-          .bytes_per_s = 1 / line.per_byte_s};
+  return {line.cost, points.front().bytes, points.back().bytes};
 }
 
 VerbFigures judged(const VerbFigures& read, const std::string& where) {

@@ -1,35 +1,14 @@
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <cstring>
 #include <variant>
 
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "study/page/document.hpp"
 
 namespace lockstep::study {
 namespace {
-
-/// Characters, not bytes, of UTF-8.
-std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](unsigned char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::vector<std::size_t> widths(const TextTable& table) {
-  std::vector<std::size_t> most(table.rows.front().size(), 0);
-  for (const auto& row : table.rows)
-    for (std::size_t i = 0; i < row.size(); ++i) most[i] = std::max(most[i], width(row[i]));
-  return most;
-}
-
-/// The cells, padded, with `between` between them.
-std::string row_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& most,
-                   const char* between) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    line += (i == 0 ? "" : between) + cells[i] + std::string(most[i] - width(cells[i]), ' ');
-  return line;
-}
 
 /// Lines of at most 100 columns.
 std::string wrapped(const std::string& given, const std::string& indent = "") {
@@ -39,7 +18,7 @@ std::string wrapped(const std::string& given, const std::string& indent = "") {
   while (at < text.size()) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const std::string word = text.substr(at, end - at);
-    if (column > 0 && column + 1 + width(word) > 100) {
+    if (column > 0 && column + 1 + width_of(word) > 100) {
       lines += "\n" + indent;
       column = indent.size();
     } else if (column > 0) {
@@ -47,7 +26,7 @@ std::string wrapped(const std::string& given, const std::string& indent = "") {
       ++column;
     }
     lines += word;
-    column += width(word);
+    column += width_of(word);
     at = end + 1;
   }
   return lines + "\n";
@@ -60,16 +39,8 @@ struct Text {
   void operator()(const Items& items) {
     for (const std::string& item : items.items) text += "- " + wrapped(item, "  ");
   }
-  void operator()(const TextTable& given) {
-    TextTable table = given;
-    for (auto& row : table.rows)
-      for (std::string& cell : row) cell = one_line(cell);
-    const std::vector<std::size_t> most = widths(table);
-    for (const auto& row : table.rows) {
-      std::string line = row_of(row, most, "  ");
-      line.erase(line.find_last_not_of(' ') + 1);
-      text += line + "\n";
-    }
+  void operator()(const TextTable& table) {
+    text += lockstep::table(table.rows);
     if (!table.caption.empty()) text += wrapped("(" + table.caption + ")");
   }
   void operator()(const Figure&) {}
@@ -102,10 +73,10 @@ struct Markdown {
     TextTable safe = table;
     for (auto& row : safe.rows)
       for (std::string& cell : row) cell = literal(cell);
-    const std::vector<std::size_t> most = widths(safe);
+    const std::vector<std::size_t> most = widths_of(safe.rows);
     text += "\n";
     for (std::size_t i = 0; i < safe.rows.size(); ++i) {
-      text += "| " + row_of(safe.rows[i], most, " | ") + " |\n";
+      text += "| " + row_text(safe.rows[i], most, " | ") + " |\n";
       if (i > 0) continue;
       for (const std::size_t columns : most) text += "| " + std::string(columns, '-') + " ";
       text += "|\n";
@@ -120,6 +91,54 @@ struct Markdown {
   }
   void operator()(const Figure& figure) {
     text += fmt::format("\n![{}]({}.svg)\n", literal(figure.caption), figure.name);
+  }
+};
+
+std::string tex(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '\\')
+      safe += "\\textbackslash{}";
+    else if (c == '~' || c == '^')
+      safe += fmt::format("\\{}{{}}", c);
+    else if (c == '<' || c == '>')
+      safe += fmt::format("${}$", c);
+    else if (std::strchr("&%$#_{}", c) != nullptr)
+      safe += fmt::format("\\{}", c);
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+struct Latex {
+  std::string text;
+
+  void operator()(const Heading& heading) { text += "\n\\subsection{" + tex(heading.text) + "}\n"; }
+  void operator()(const Paragraph& paragraph) { text += "\n" + tex(paragraph.text) + "\n"; }
+  void operator()(const Items& items) {
+    text += "\n\\begin{itemize}\n";
+    for (const std::string& item : items.items) text += "\\item " + tex(item) + "\n";
+    text += "\\end{itemize}\n";
+  }
+  void operator()(const TextTable& table) {
+    text += "\n\\begin{table}[htbp]\n\\centering\\small\n\\begin{tabular}{" +
+            std::string(table.rows.front().size(), 'r') + "}\n\\hline\n";
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      for (std::size_t cell = 0; cell < table.rows[i].size(); ++cell)
+        text += (cell == 0 ? "" : " & ") + tex(table.rows[i][cell]);
+      text += i == 0 ? " \\\\ \\hline\n" : " \\\\\n";
+    }
+    text += "\\hline\n\\end{tabular}\n";
+    if (!table.caption.empty()) text += "\\caption{" + tex(table.caption) + "}\n";
+    text += "\\end{table}\n";
+  }
+  void operator()(const Figure&) {}
+  void operator()(const Verdict& verdict) {
+    text += "\n\\textbf{" + tex(verdict.text) + "} " + tex(verdict.advice) + "\n";
+  }
+  void operator()(const Lines& lines) {
+    text += "\n" + tex(lines.title) + ":\n\\begin{verbatim}\n" + lines.text + "\n\\end{verbatim}\n";
   }
 };
 
@@ -144,6 +163,12 @@ std::string as_markdown(const Document& document) {
   Markdown markdown{"# " + literal(document.title) + "\n"};
   for (const Block& block : document.blocks) std::visit(markdown, block);
   return markdown.text;
+}
+
+std::string as_latex(const Document& document) {
+  Latex latex{"\\section{" + tex(document.title) + "}\n"};
+  for (const Block& block : document.blocks) std::visit(latex, block);
+  return latex.text;
 }
 
 }  // namespace lockstep::study

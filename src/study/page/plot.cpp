@@ -11,6 +11,84 @@
 namespace lockstep::study {
 namespace {
 
+constexpr const char* colours[] = {"var(--first, #1f6fb2)", "var(--second, #e08214)",
+                                   "var(--third, #b2322f)", "var(--fourth, #7a5195)",
+                                   "var(--fifth, #2a8a57)", "var(--sixth, #8a94a3)"};
+
+/// 1, 2 or 5 times a power of ten: the next above.
+double round_up(double step) {
+  const double decade = std::pow(10, std::floor(std::log10(step)));
+  for (const double digit : {1.0, 2.0, 5.0})
+    if (digit * decade >= step * (1 - 1e-9)) return digit * decade;
+  return 10 * decade;
+}
+
+}  // namespace
+
+double PlotAxis::at(double value) const {
+  const double share =
+      log ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+  return from + share * (to - from);
+}
+
+std::vector<double> PlotAxis::ticks() const {
+  std::vector<double> values;
+  if (!log) {
+    const double step = round_up((high - low) / 5);
+    for (double k = std::ceil(low / step); k * step <= high * (1 + 1e-9); ++k)
+      values.push_back(k * step);
+    return values;
+  }
+  const bool wide = high / low > 300;
+  for (double decade = std::pow(10, std::floor(std::log10(low))); decade < high; decade *= 10)
+    for (const double digit : {1.0, 2.0, 5.0})
+      if ((digit == 1 || !wide) && decade * digit >= low && decade * digit <= high)
+        values.push_back(decade * digit);
+  return values;
+}
+
+const char* colour_of(std::size_t k) { return colours[k % std::size(colours)]; }
+
+std::string short_number(double value) {
+  if (value >= 1e6) return fmt::format("{:g}M", value / 1e6);
+  if (value >= 1e4) return fmt::format("{:g}k", value / 1e3);
+  return fmt::format("{:g}", value);
+}
+
+std::string open_svg(const std::string& title, double height) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:g} {:g}\" role=\"img\" "
+      "aria-label=\"{}\" font-family=\"system-ui, sans-serif\" font-size=\"17\">\n",
+      picture_width, height, escaped(title));
+}
+
+std::string text_at(double x, double y, const std::string& text, const char* anchor,
+                    const char* colour) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n",
+                     x, y, anchor, colour, escaped(text));
+}
+
+std::string line_at(double x1, double y1, double x2, double y2) {
+  return fmt::format("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"var(--line, #d9dee6)\"/>\n",
+                     x1, y1, x2, y2);
+}
+
+std::string box_at(Spot corner, Spot size, const std::string& fill, const std::string& title) {
+  const std::string box = fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\" fill=\"{}\"",
+      corner.x, corner.y, size.x, size.y, fill);
+  return title.empty() ? box + "/>\n" : box + "><title>" + escaped(title) + "</title></rect>\n";
+}
+
+std::string path_through(const std::vector<Spot>& places) {
+  std::string path;
+  for (const Spot& place : places)
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", place.x, place.y);
+  return path;
+}
+
+namespace {
+
 constexpr double legend_line = 24;
 
 struct Extent {
@@ -27,13 +105,14 @@ struct Axes {
   PlotAxis x, y;
   std::string x_name, y_name;
   bool share = false;
+  std::vector<double> x_ticks = {};
 };
 
-PlotAxis y_axis_of(const Extent& y, bool share) {
+PlotAxis y_axis_of(const Extent& y, const Plot& plot) {
   PlotAxis axis{.low = 0, .high = y.high, .from = picture_height - bottom, .to = top};
-  if (share) {
-    axis.high = std::min(1.0, std::max(0.05, y.high * 1.05));
-  } else if (y.low > 0 && y.high > 20 * y.low) {
+  if (plot.share) {
+    axis.high = std::min(plot.most_share, std::max(0.05, y.high * 1.05));
+  } else if (y.low > 0 && (plot.log_y || y.high > 20 * y.low)) {
     axis.log = true;
     axis.low = y.low / 1.1;
     axis.high = y.high * 1.1;
@@ -44,7 +123,13 @@ PlotAxis y_axis_of(const Extent& y, bool share) {
   return axis;
 }
 
-PlotAxis x_axis_of(const Extent& x) {
+PlotAxis x_axis_of(const Extent& x, bool log = false) {
+  if (log)
+    return {.low = x.low / 1.12,
+            .high = x.high * 1.12,
+            .from = left,
+            .to = picture_width - right,
+            .log = true};
   const double high = x.high > x.low ? x.high : x.low + 1;
   return {.low = x.low, .high = high, .from = left, .to = picture_width - right};
 }
@@ -56,7 +141,7 @@ std::string axes_svg(const Axes& axes) {
     svg += text_at(left - 8, axes.y.at(value) + 5,
                    axes.share ? fmt::format("{:g} %", 100 * value) : short_number(value), "end");
   }
-  for (const double value : axes.x.ticks())
+  for (const double value : axes.x_ticks.empty() ? axes.x.ticks() : axes.x_ticks)
     svg += text_at(axes.x.at(value), picture_height - bottom + 20, short_number(value));
   svg += text_at((left + picture_width - right) / 2, picture_height - 6, axes.x_name);
   return svg + text_at(left, 20, axes.y_name, "start", ink);
@@ -97,9 +182,16 @@ const char* dashes(const Curve& curve) {
 
 std::string curve_lines(const Curve& curve, const Axes& axes, bool one_line) {
   const std::string stroke = fmt::format("stroke=\"{}\"", colour_of(curve.colour));
-  std::string svg =
-      line_svg(curve.around, axes,
-               stroke + (one_line ? " stroke-opacity=\"0.4\"" : " stroke-opacity=\"0.25\""));
+  std::string svg;
+  if (curve.filled) {
+    std::vector<Spot> area;
+    for (const Spot& spot : curve.around) area.push_back(place(axes, spot));
+    svg += fmt::format("<path d=\"{}Z\" fill=\"{}\" fill-opacity=\"0.18\"/>\n", path_through(area),
+                       colour_of(curve.colour));
+  } else {
+    svg += line_svg(curve.around, axes,
+                    stroke + (one_line ? " stroke-opacity=\"0.4\"" : " stroke-opacity=\"0.25\""));
+  }
   svg += line_svg(curve.line, axes, stroke + " stroke-width=\"2\"" + dashes(curve));
   for (const Spot& spot : curve.spots) {
     if (!std::isfinite(spot.y)) continue;
@@ -155,7 +247,12 @@ std::string plot_svg(const Plot& plot) {
         if (std::isfinite(spot.y)) x.take(spot.x);
       }
   if (y.empty()) return "";
-  const Axes axes{x_axis_of(x), y_axis_of(y, plot.share), plot.x_name, plot.y_name, plot.share};
+  const Axes axes{x_axis_of(x, !plot.x_ticks.empty()),
+                  y_axis_of(y, plot),
+                  plot.x_name,
+                  plot.y_name,
+                  plot.share,
+                  plot.x_ticks};
   const bool legend = plot.curves.size() > 1;
   const double height =
       picture_height + (legend ? legend_line * static_cast<double>(plot.curves.size()) : 0);
@@ -174,7 +271,7 @@ std::string stack_svg(const Stack& stack) {
     if (std::isfinite(sum)) most = std::max(most, sum);
   }
   if (most <= 0 || stack.heights.empty()) return "";
-  const Axes axes{x_axis_of({stack.edges.front(), stack.edges.back()}), y_axis_of({0, most}, false),
+  const Axes axes{x_axis_of({stack.edges.front(), stack.edges.back()}), y_axis_of({0, most}, {}),
                   stack.x_name, stack.y_name};
   const std::size_t rows = (stack.parts.size() + 1) / 2;
   std::string svg =

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -96,45 +95,31 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
   return "";
 }
 
-/// Which keys a study's training has that one rank cannot follow, as options that take them back.
-std::vector<std::string> without_others(const fs::path& toml) {
-  const config::Config training = config::config_in(read_text(toml), toml.string());
-  std::vector<std::string> words;
-  for (const config::ConfigKey* key : config::changed_keys(training))
-    if (key->between_ranks) words.insert(words.end(), {"--" + key->name, key->get({})});
-  return words;
-}
-
 }  // namespace
 
 std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan,
                                     const Measurement& step, const std::string& result) {
-  const fs::path toml = folder / "train.toml";
-  std::vector<std::string> words{"train", "--config", toml.string(), "--batch",
-                                 std::to_string(step.batch)};
-  const auto add = [&](std::initializer_list<std::string> more) {
-    words.insert(words.end(), more);
-  };
-  if (step.synthetic) {
-    words.insert(words.begin(), "bench");
-    add({"--steps", std::to_string(plan.steps), "--warm-up", std::to_string(plan.warm_up)});
-    add({"--data.size", std::to_string(plan.image), "--data.classes", std::to_string(plan.classes),
-         "--json", result});
-  } else {
-    add({"--out", result});
+  const std::string toml = (folder / "train.toml").string();
+  const config::Config training = config::config_in(read_text(toml), toml);
+  std::vector<std::string> words{"train", "--config", toml};
+  for (const auto& [key, value] : step.keys(plan, training))
+    words.insert(words.end(), {"--" + key, value});
+  if (!step.synthetic) {
+    words.insert(words.end(), {"--out", result});
+    return words;
   }
-  if (step.ranks == 1)
-    for (std::string& word : without_others(toml)) words.push_back(std::move(word));
+  words.insert(words.begin(), "bench");
+  words.insert(words.end(), {"--steps", std::to_string(plan.steps), "--warm-up",
+                             std::to_string(plan.warm_up), "--json", result});
   return words;
 }
 
 StudyOutcome run_study(const fs::path& folder, const StudyRun& spec) {
   const PlanSpec plan = read_plan(folder);
   const std::vector<Measurement> steps = measurements_of(plan);
-  require(spec.ranks == 0 || std::ranges::find(plan.ranks, spec.ranks) != plan.ranks.end(),
-          fmt::format(
-              "--only-ranks {}: the study is on {} ranks", spec.ranks,
-              join(std::vector<unsigned long long>(plan.ranks.begin(), plan.ranks.end()), ", ")));
+  require(
+      spec.ranks == 0 || std::ranges::find(plan.ranks, spec.ranks) != plan.ranks.end(),
+      fmt::format("--only-ranks {}: the study is on {} ranks", spec.ranks, join(plan.ranks, ", ")));
   make_directories(folder / "points");
   make_directories(folder / "logs");
   StudyOutcome report;

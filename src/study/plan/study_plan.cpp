@@ -9,7 +9,9 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/json_fields.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
+#include "lockstep/config/keys.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -36,10 +38,41 @@ void require_sound(const PlanSpec& spec) {
             fmt::format("{} ranks do not fill nodes of {} ranks", n, spec.ranks_per_node));
 }
 
+std::size_t nodes_of(const PlanSpec& spec, std::size_t ranks) {
+  return (ranks + spec.ranks_per_node - 1) / spec.ranks_per_node;
+}
+
+/// An array's tasks hold all nodes; these lines submit it in parts that hold what they need.
+std::string parts_of(const PlanSpec& spec, const std::string& script) {
+  std::string lines;
+  for (std::size_t first = 0; first < spec.ranks.size();) {
+    std::size_t last = first;
+    while (last + 1 < spec.ranks.size() &&
+           nodes_of(spec, spec.ranks[last + 1]) == nodes_of(spec, spec.ranks[first]))
+      ++last;
+    lines += fmt::format("#   sbatch --nodes={} --array={}-{}%1 {}\n",
+                         nodes_of(spec, spec.ranks[first]), first, last, script);
+    first = last + 1;
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string Measurement::name() const {
   return fmt::format("{}-{:05}-b{}-{}", synthetic ? "synthetic" : "real", ranks, batch, repetition);
+}
+
+std::map<std::string, std::string> Measurement::keys(const PlanSpec& plan,
+                                                     const config::Config& training) const {
+  std::map<std::string, std::string> keys{{"batch", std::to_string(batch)}};
+  if (synthetic && plan.image) keys["data.size"] = std::to_string(*plan.image);
+  if (synthetic && plan.classes) keys["data.classes"] = std::to_string(*plan.classes);
+  if (ranks > 1) return keys;
+  const config::Config alone = config::alone(training);
+  for (const config::ConfigKey* key : config::changed_keys(training, alone))
+    keys[key->name] = key->get(alone);
+  return keys;
 }
 
 std::vector<Measurement> measurements_of(const PlanSpec& spec) {
@@ -109,6 +142,33 @@ PlanSpec read_plan(const fs::path& folder) {
     throw InputError(fmt::format("{}: {}", file.string(), error.what()));
   }
   return spec;
+}
+
+std::string batch_script(const std::filesystem::path& folder, const PlanSpec& spec) {
+  const std::string place = shell_word(folder.string());
+  const std::string script = shell_word((folder / "study.sbatch").string());
+  std::string text =
+      fmt::format("#!/bin/bash\n# A scaling study on {} ranks. Submit it again to continue it.\n",
+                  join(spec.ranks, ", "));
+  if (spec.array)
+    text += "# Each task holds all nodes. In parts that hold only what they need:\n" +
+            parts_of(spec, script);
+  text += "#SBATCH --job-name=study\n";
+  if (spec.array) text += fmt::format("#SBATCH --array=0-{}%1\n", spec.ranks.size() - 1);
+  text += fmt::format("#SBATCH --nodes={}\n#SBATCH --ntasks-per-node={}\n",
+                      nodes_of(spec, spec.ranks.back()), spec.ranks_per_node);
+  if (spec.gpus_per_node > 0)
+    text += fmt::format("#SBATCH --gpus-per-node={}\n", spec.gpus_per_node);
+  text += fmt::format(
+      "#SBATCH --cpus-per-task={}\n#SBATCH --mem=0\n#SBATCH --exclusive\n#SBATCH --time={}\n"
+      "#SBATCH --output={}\n\n",
+      spec.cpus_per_rank, spec.time, spec.array ? "%x-%A_%a.out" : "%x-%j.out");
+  std::string only;
+  if (spec.array) {
+    text += fmt::format("ranks=({})\n", join(spec.ranks, " "));
+    only = " --only-ranks \"${ranks[SLURM_ARRAY_TASK_ID]}\"";
+  }
+  return text + "\"${LOCKSTEP:-build/lockstep}\" scaling run " + place + only + "\n";
 }
 
 }  // namespace lockstep::study

@@ -1,8 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/error.hpp"
@@ -36,9 +34,7 @@ std::optional<DataCost> cost_of_data(const std::vector<Point>& real,
       if (one.ranks == other.ranks && one.batch == other.batch)
         ratios.push_back(one.step_ms / other.step_ms);
   if (ratios.empty()) return std::nullopt;
-  const auto [least, most] = std::ranges::minmax(ratios);
-  const std::size_t count = ratios.size();
-  return DataCost{upper_median(std::move(ratios)), least, most, count};
+  return DataCost{span_of(ratios, upper_median(ratios)), ratios.size()};
 }
 
 /// A rehearsal costs nothing, and MLPerf's epochs are those of one network on one data set.

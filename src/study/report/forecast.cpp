@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"

@@ -5,7 +5,7 @@
 
 #include "lockstep/base/text/words.hpp"
 
-#include "study/report/chart.hpp"
+#include "study/page/plot.hpp"
 #include "study/report/sections.hpp"
 
 namespace lockstep::study {
@@ -21,8 +21,7 @@ std::string how_measured(const Analysis& analysis) {
                                  counted(fit.most_ranks(), "rank"));
   text += fmt::format(
       "It follows t = c b + a{}{} with c = {:.3g} ms for each of the b rows of a rank and a = "
-      "{:.3g} "
-      "ms, and scatters around this law by {:.1f} %. ",
+      "{:.3g} ms, and scatters around this law by {:.1f} %. ",
       fit.has_communication() ? " + exposed communication" : "",
       fit.law.jitter > 0 ? " + jitter" : "", fit.law.c_ms, fit.law.a_ms, 100 * fit.scatter);
   double worst = 0;
@@ -57,24 +56,90 @@ std::string what_is_asked(const Analysis& analysis, const Forecast& size, std::s
   return text;
 }
 
-std::vector<Band> bands(const Forecasts& all, Interval Forecast::*value) {
-  std::vector<Band> list;
-  for (const Forecast& size : all.sizes)
-    list.push_back({static_cast<double>(size.ranks), size.*value});
-  return list;
-}
-
-/// The measured points of the same series as the forecasts, or all when it has none.
-Chart with_points(Chart chart, const Analysis& analysis, bool efficiency) {
+/// Values over numbers of ranks: the law with its interval, and the measured points of the same
+/// series as the forecasts, or all when it has none.
+Plot plot_of(const Analysis& analysis, Interval Forecast::*value) {
   const Forecasts& all = *analysis.forecasts;
+  const bool efficiency = value == &Forecast::efficiency;
+  Plot plot{.title = efficiency ? "efficiency over ranks" : "images/s over ranks",
+            .y_name = efficiency ? "efficiency" : "images/s, logarithmic",
+            .x_name = "ranks",
+            .share = efficiency,
+            .most_share = 1.5,
+            .log_y = !efficiency};
+  Curve law{.name = "the law", .filled = true}, ideal{.name = "ideal", .colour = 5, .dashed = true};
+  Curve measured{.name = "measured", .colour = 1}, outliers{.name = "outliers", .colour = 2};
+  const std::size_t every = (all.sizes.size() + 7) / 8;
+  for (const Forecast& size : all.sizes) {
+    const double ranks = static_cast<double>(size.ranks);
+    law.line.push_back({ranks, (size.*value).middle});
+    law.around.push_back({ranks, (size.*value).high});
+    ideal.line.push_back({ranks, ranks * all.base.rate()});
+    if ((law.line.size() - 1) % every == 0) plot.x_ticks.push_back(ranks);
+  }
+  for (auto size = all.sizes.rbegin(); size != all.sizes.rend(); ++size)
+    law.around.push_back({static_cast<double>(size->ranks), ((*size).*value).low});
   for (const Judged& one : analysis.fit->points) {
     const double rows = all.strong ? static_cast<double>(one.point.batch) : one.point.rows();
     if (std::abs(rows - static_cast<double>(all.rows)) > 0.5) continue;
     const double y = efficiency ? one.point.rate() / all.base.rate() : one.point.images_per_s();
-    (one.outlier ? chart.outliers : chart.measured)
-        .push_back({static_cast<double>(one.point.ranks), y});
+    (one.outlier ? outliers : measured).spots.push_back({static_cast<double>(one.point.ranks), y});
   }
-  return chart;
+  plot.curves = {law};
+  if (!efficiency) plot.curves.push_back(ideal);
+  for (const Curve* one : {&measured, &outliers})
+    if (!one->spots.empty()) plot.curves.push_back(*one);
+  return plot;
+}
+
+/// The parts of a step, in the order of a bar from its foot.
+struct BarPart {
+  const char* name;
+  double TimeShares::*ms;
+};
+constexpr BarPart parts[] = {
+    {"rows", &TimeShares::compute},
+    {"fixed", &TimeShares::fixed},
+    {"exposed", &TimeShares::exposed},
+    {"jitter", &TimeShares::jitter},
+};
+
+/// One bar for each number of ranks: shares of a step, its time above.
+std::string bars_svg(const std::string& title, const std::vector<Forecast>& sizes) {
+  std::string svg = open_svg(title);
+  const double each = (picture_width - left - right) / static_cast<double>(sizes.size());
+  const double height = picture_height - top - bottom - 14;
+  for (const double share : {0.0, 0.5, 1.0}) {
+    const double y = picture_height - bottom - share * height;
+    svg += line_at(left, y, picture_width - right, y);
+    svg += text_at(left - 8, y + 5, fmt::format("{:g} %", 100 * share), "end");
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const double x = left + (static_cast<double>(i) + 0.5) * each;
+    double y = picture_height - bottom;
+    for (std::size_t k = 0; k < std::size(parts); ++k) {
+      const BarPart& part = parts[k];
+      const double share = sizes[i].split.*part.ms / sizes[i].split.total();
+      y -= share * height;
+      svg += box_at({x - 0.35 * each, y}, {0.7 * each, share * height}, colour_of(k),
+                    fmt::format("{}: {:.3g} ms", part.name, sizes[i].split.*part.ms));
+    }
+    const double total_ms = sizes[i].split.total();
+    svg += text_at(x, y - 5,
+                   fmt::format("{:.{}f}", total_ms,
+                               total_ms < 10    ? 2
+                               : total_ms < 100 ? 1
+                                                : 0));
+    svg += text_at(x, picture_height - bottom + 20, fmt::format("{}", sizes[i].ranks));
+  }
+  double x = left;
+  for (std::size_t k = 0; k < std::size(parts); ++k) {
+    svg += box_at({x, 9}, {12, 12}, colour_of(k));
+    svg += text_at(x + 17, 20, parts[k].name, "start", ink);
+    x += 104;
+  }
+  svg += text_at((left + picture_width - right) / 2, picture_height - 6, "ranks");
+  return svg + "</svg>\n";
 }
 
 }  // namespace
@@ -93,30 +158,19 @@ std::vector<Block> figures_section(const Analysis& analysis) {
   const Forecasts& all = *analysis.forecasts;
   const std::string series =
       all.strong ? fmt::format("batch {}", all.rows) : fmt::format("{} rows a rank", all.rows);
-  Chart rate{.title = "images/s over ranks", .y_name = "images/s, logarithmic", .log_y = true};
-  rate.curve = bands(all, &Forecast::images_per_s);
-  rate.dashed_name = "ideal";
-  for (const Forecast& size : all.sizes)
-    rate.dashed.push_back(
-        {static_cast<double>(size.ranks), static_cast<double>(size.ranks) * all.base.rate()});
-  Chart efficiency{.title = "efficiency over ranks", .y_name = "efficiency"};
-  efficiency.curve = bands(all, &Forecast::efficiency);
-  Bars bars{.title = "time of a step over ranks"};
+  std::vector<Forecast> some;
   const std::size_t every = (all.sizes.size() + 7) / 8;
-  for (std::size_t i = 0; i < all.sizes.size(); i += every) {
-    bars.ranks.push_back(static_cast<double>(all.sizes[i].ranks));
-    bars.splits.push_back(all.sizes[i].split);
-  }
+  for (std::size_t i = 0; i < all.sizes.size(); i += every) some.push_back(all.sizes[i]);
   const std::string interval = fmt::format("{:.0f} %", 100 * analysis.fit->confidence);
   return {Heading{"In pictures"},
-          Figure{"rate", chart_svg(with_points(std::move(rate), analysis, false)),
+          Figure{"rate", plot_svg(plot_of(analysis, &Forecast::images_per_s)),
                  fmt::format("Images/s, {}: the law with its {} interval, and what was measured. "
                              "Base rate: {}.",
                              series, interval, all.base.text())},
-          Figure{"efficiency", chart_svg(with_points(std::move(efficiency), analysis, true)),
+          Figure{"efficiency", plot_svg(plot_of(analysis, &Forecast::efficiency)),
                  fmt::format("Efficiency, {}, relative to the base rate of {}.", series,
                              all.base.text())},
-          Figure{"time", bars_svg(bars),
+          Figure{"time", bars_svg("time of a step over ranks", some),
                  fmt::format("Where the time of a step goes, {}; ms a step above the bars. Rows: "
                              "computing them; fixed: for each step; exposed: communication that "
                              "is not hidden; jitter: waiting for the slowest rank.",

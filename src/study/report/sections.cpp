@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/base/text/words.hpp"
 
@@ -89,8 +88,9 @@ std::string say_cost(const DataCost& cost) {
   return fmt::format(
       "With real data a step took {:.2f} times as long as with synthetic data "
       "({:.2f} to {:.2f} in {}){}",
-      cost.times, cost.least, cost.most, counted(cost.configurations, "configuration"),
-      cost.times < 1 ? ": what reading costs is less than what the runs vary by." : ".");
+      cost.times.middle, cost.times.low, cost.times.high,
+      counted(cost.configurations, "configuration"),
+      cost.times.middle < 1 ? ": what reading costs is less than what the runs vary by." : ".");
 }
 
 /// What the measured sums leave exposed, compared with what was, on the most ranks.
@@ -166,7 +166,7 @@ std::vector<Block> law_section(const Analysis& analysis) {
                 number_row(fit, "a", &Law::a_ms, "for each step, whatever the rows")};
   const auto add_term = [&](const char* name, double Law::*number, bool takes_part,
                             const char* meaning) {
-    if (fit.measured_sums)
+    if (fit.law.measured_sums)
       table.rows.push_back(
           {name, fmt::format("{:.3g} ms", fit.law.*number), "bench comm", meaning});
     else if (takes_part)
@@ -185,7 +185,7 @@ std::vector<Block> law_section(const Analysis& analysis) {
         " The points call for no term of communication: what they lose with more ranks is the "
         "rows of a rank getting fewer, or part of a.";
   blocks.push_back(Paragraph{rest + " " + trust(analysis)});
-  if (fit.measured_sums) blocks.push_back(Paragraph{computed_exposed(fit)});
+  if (fit.law.measured_sums) blocks.push_back(Paragraph{computed_exposed(fit)});
   if (!odd.empty()) blocks.push_back(Items{odd});
   if (!analysis.summaries.empty()) {
     blocks.push_back(Paragraph{

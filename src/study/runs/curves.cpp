@@ -5,7 +5,7 @@
 
 #include "lockstep/base/text/words.hpp"
 #include "study/page/plot.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/runs/story.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -145,14 +145,14 @@ std::vector<Block> curves_section(const std::vector<RunStory>& runs) {
 
 std::vector<Block> phases_section(const RunStory& run) {
   Stack stack{"Where a step's time goes", "ms", "step", {}, {}, {}};
-  stack.parts = {"data", "forward", "backward", "exposed communication", "update", "other"};
+  for (const observe::StepPart& part : observe::step_parts) stack.parts.push_back(part.name);
   const double width = static_cast<double>(run.phases.width());
   std::size_t k = 0;
   for (const PhaseSums& piece : run.phases.pieces()) {
     stack.edges.push_back(static_cast<double>(k) * width);
     const observe::StepTimes mean = piece.count > 0 ? piece.mean() : observe::StepTimes{};
-    stack.heights.push_back({mean.data_ms, mean.forward_ms, mean.backward_ms, mean.exposed_comm_ms,
-                             mean.update_ms, mean.other_ms});
+    std::vector<double>& heights = stack.heights.emplace_back();
+    for (const observe::StepPart& part : observe::step_parts) heights.push_back(mean.*part.step);
     ++k;
   }
   stack.edges.push_back(std::min(static_cast<double>(k) * width, static_cast<double>(run.steps)));

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/ending_names.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/runs/story.hpp"
 
 namespace lockstep::study {
 namespace {

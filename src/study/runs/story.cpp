@@ -23,15 +23,15 @@ using observe::RanksRecord;
 RanksRecord joined(const RanksRecord& before, RanksRecord now) {
   const std::uint64_t steps = before.steps + now.steps;
   if (steps == 0) return now;
-  for (const auto& [part, step] : observe::rank_parts) {
-    const std::vector<double>& old = (before.*part).ranks;
-    std::vector<double> ranks = (now.*part).ranks;
+  for (const auto& one : observe::step_parts) {
+    const std::vector<double>& old = (before.*one.ranks).ranks;
+    std::vector<double> ranks = (now.*one.ranks).ranks;
     if (old.size() != ranks.size()) return now;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
       ranks[rank] = (old[rank] * static_cast<double>(before.steps) +
                      ranks[rank] * static_cast<double>(now.steps)) /
                     static_cast<double>(steps);
-    now.*part = observe::spread(std::move(ranks));
+    now.*one.ranks = observe::spread(std::move(ranks));
   }
   now.steps = steps;
   return now;

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <utility>
 
-#include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/runs/story.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -59,10 +59,6 @@ std::optional<observe::Validation> newest_validation(const RunStory& run) {
   return std::nullopt;
 }
 
-std::string of_start(const RunStory& run, auto&& text) {
-  return run.newest() ? std::string(text(*run.newest())) : "";
-}
-
 void add_results(Figures& figures) {
   figures.row("end", [](const RunStory& run) { return std::string(choice_name(run.why.ending)); });
   figures.row("steps", [](const RunStory& run) { return std::to_string(run.steps); });
@@ -82,18 +78,11 @@ void add_results(Figures& figures) {
 
 void add_speed(Figures& figures) {
   figures.row("images/s", images_per_s_of);
-  using observe::StepTimes;
-  constexpr std::pair<const char*, double StepTimes::*> parts[] = {
-      {"data, ms a step", &StepTimes::data_ms},
-      {"forward", &StepTimes::forward_ms},
-      {"backward", &StepTimes::backward_ms},
-      {"exposed communication", &StepTimes::exposed_comm_ms},
-      {"update", &StepTimes::update_ms},
-      {"other", &StepTimes::other_ms}};
-  for (const auto& [name, part] : parts)
-    figures.row(name, [part = part](const RunStory& run) {
+  std::string unit = ", ms a step";
+  for (const observe::StepPart& part : observe::step_parts)
+    figures.row(part.name + std::exchange(unit, ""), [&part](const RunStory& run) {
       const observe::StepTimes mean = mean_step_of(run);
-      return mean.total_ms() > 0 ? fmt::format("{:.3f}", mean.*part) : "";
+      return mean.total_ms() > 0 ? fmt::format("{:.3f}", mean.*part.step) : "";
     });
   figures.row("time of the newest start", [](const RunStory& run) {
     if (run.summary) return human_seconds(run.summary->seconds);
@@ -105,24 +94,19 @@ void add_speed(Figures& figures) {
 }
 
 void add_set_up(Figures& figures) {
-  using Start = observe::StartRecord;
-  figures.row("network", [](const RunStory& run) {
-    return of_start(run, [](const Start& start) { return start.model; });
-  });
-  figures.row("precision", [](const RunStory& run) {
-    return of_start(run, [](const Start& start) { return start.precision; });
-  });
-  figures.row("batch", [](const RunStory& run) {
-    return of_start(run, [](const Start& start) { return std::to_string(start.batch); });
-  });
-  figures.row("ranks, nodes", [](const RunStory& run) {
-    return of_start(run, [](const Start& start) {
-      return fmt::format("{}, {}", start.ranks, std::max<std::size_t>(1, start.hosts.size()));
+  const auto row = [&](const char* name, auto text) {
+    figures.row(name, [text](const RunStory& run) {
+      return run.newest() ? text(*run.newest()) : std::string();
     });
+  };
+  using Start = observe::StartRecord;
+  row("network", [](const Start& start) { return start.model; });
+  row("precision", [](const Start& start) { return start.precision; });
+  row("batch", [](const Start& start) { return std::to_string(start.batch); });
+  row("ranks, nodes", [](const Start& start) {
+    return fmt::format("{}, {}", start.ranks, std::max<std::size_t>(1, start.hosts.size()));
   });
-  figures.row("devices", [](const RunStory& run) {
-    return of_start(run, [](const Start& start) { return join(start.devices, ", "); });
-  });
+  row("devices", [](const Start& start) { return join(start.devices, ", "); });
 }
 
 std::string faults_of(const Beginning& one, bool newest) {

@@ -8,7 +8,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
-#include "study/runs/run_sections.hpp"
+#include "study/runs/story.hpp"
 
 // What a run used: core-hours, GPU-hours, energy and cost.
 namespace lockstep::study {
@@ -133,12 +133,11 @@ std::vector<Block> ledger_section(const RunStory& run) {
   }
   table.rows.push_back(
       row_of("time", sums, [](const LedgerSum& sum) { return human_seconds(sum.seconds); }));
-  table.rows.push_back(row_of("core-hours", sums, [](const LedgerSum& sum) {
-    return fmt::format("{:.4g}", sum.core_hours);
-  }));
-  table.rows.push_back(row_of("GPU-hours", sums, [](const LedgerSum& sum) {
-    return fmt::format("{:.4g}", sum.gpu_hours);
-  }));
+  for (const auto& [name, hours] :
+       {std::pair{"core-hours", &LedgerSum::core_hours}, {"GPU-hours", &LedgerSum::gpu_hours}})
+    table.rows.push_back(row_of(name, sums, [hours = hours](const LedgerSum& sum) {
+      return fmt::format("{:.4g}", sum.*hours);
+    }));
   Items measured;
   for (const observe::EnergyFigure& figure : sums.front().energy) {
     table.rows.push_back(row_of("energy, " + figure.counts, sums, [&](const LedgerSum& sum) {

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <ranges>
 #include <utility>
 
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/study/simulate/timeline.hpp"
-#include "study/doctor/differences.hpp"
 #include "study/what_if/recorded_steps.hpp"
 
 // Why it can be simulated from means alone. What a rank does itself is in its record: rows that it
@@ -30,14 +30,8 @@ using Ranks = std::vector<StepTimes>;
 constexpr std::size_t most_late_ranks = 16;
 constexpr double most_error = 0.1;  // of the simulation, as a share of the recorded step
 
-struct WorkPart {
-  const char* name;
-  double StepTimes::*ms;
-};
-constexpr WorkPart parts[] = {{"data", &StepTimes::data_ms},
-                              {"forward", &StepTimes::forward_ms},
-                              {"backward", &StepTimes::backward_ms},
-                              {"update", &StepTimes::update_ms}};
+using observe::StepPart;
+auto parts() { return std::views::filter(observe::step_parts, &StepPart::is_work); }
 
 double usual_ms(const Ranks& ranks, double StepTimes::*part) {
   std::vector<double> values;
@@ -205,7 +199,7 @@ class Suppositions {
     if (world > 1) {
       add({.what = "every rank as fast as the median"}, {.ranks = [this](Ranks& ranks) {
             for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-              for (const WorkPart& part : parts) cut(ranks, rank, part.ms);
+              for (const StepPart& part : parts()) cut(ranks, rank, part.step);
           }});
       for (const std::size_t rank : late_ranks()) add_rank(rank);
     }
@@ -242,7 +236,7 @@ class Suppositions {
     std::vector<std::pair<double, std::size_t>> late;
     for (std::size_t rank = 0; rank < recorded_.steps.front().size(); ++rank) {
       double sum_ms = 0;
-      for (const WorkPart& part : parts) sum_ms += std::max(0.0, excess_ms(rank, part.ms));
+      for (const StepPart& part : parts()) sum_ms += std::max(0.0, excess_ms(rank, part.step));
       if (sum_ms > 0) late.push_back({-sum_ms, rank});
     }
     std::sort(late.begin(), late.end());
@@ -255,14 +249,14 @@ class Suppositions {
   void add_rank(std::size_t rank) {
     add({.what = fmt::format("rank {} as fast as the median", rank), .rank = rank},
         {.ranks = [this, rank](Ranks& ranks) {
-          for (const WorkPart& part : parts) cut(ranks, rank, part.ms);
+          for (const StepPart& part : parts()) cut(ranks, rank, part.step);
         }});
-    for (const WorkPart& part : parts)
-      if (excess_ms(rank, part.ms) > 0)
+    for (const StepPart& part : parts())
+      if (excess_ms(rank, part.step) > 0)
         add({.what = fmt::format("rank {} as fast as the median in {}", rank, part.name),
              .rank = rank,
              .part = part.name},
-            {.ranks = [this, rank, part](Ranks& ranks) { cut(ranks, rank, part.ms); }});
+            {.ranks = [this, rank, part](Ranks& ranks) { cut(ranks, rank, part.step); }});
   }
 
   void add_network(std::size_t world) {
@@ -287,13 +281,12 @@ class Suppositions {
 
   /// Means of epochs have the spread of their steps no longer: the interval spans the epochs, and
   /// both readings of the wire.
-  Estimate estimate_of(const Otherwise& otherwise) const {
+  Interval estimate_of(const Otherwise& otherwise) const {
     std::vector<double> gains = steps_.gains_ms(otherwise);
     if (recorded_.traced()) return estimate_difference(gains);
     const double usual_ms = lower_median(gains);
     for (const double gain : by_byte_.gains_ms(otherwise)) gains.push_back(gain);
-    const auto [least, most] = std::minmax_element(gains.begin(), gains.end());
-    return {usual_ms, *least, *most};
+    return span_of(gains, usual_ms);
   }
 
   const RecordedSteps& recorded_;
@@ -330,7 +323,7 @@ WhatIf suppose(const std::filesystem::path& run, const NewestStart& records) {
   Suppositions(recorded, steps, result).add_all();
   std::stable_sort(result.all.begin(), result.all.end(), [](const auto& a, const auto& b) {
     if (!a.gain || !b.gain) return a.gain.has_value();
-    return a.gain->ms > b.gain->ms;
+    return a.gain->middle > b.gain->middle;
   });
   return result;
 }

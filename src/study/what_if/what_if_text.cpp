@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include <nlohmann/json.hpp>
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/study/what_if/what_if.hpp"
-#include "study/doctor/diagnosis_json.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -18,13 +18,12 @@ double rate_of(const WhatIf& what_if, double step_ms) {
 }
 
 bool is_told(const WhatIf& what_if, const Supposition& one) {
-  return !one.rank || !one.gain || one.gain->ms >= least_told * what_if.step_ms;
+  return !one.rank || !one.gain || one.gain->middle >= least_told * what_if.step_ms;
 }
 
 std::string gain_text(const Supposition& one) {
   const auto less = [](double ms) { return std::abs(ms) < 0.005 ? 0 : -ms; };  // never "-0.00"
-  return fmt::format("{:.2f} ({:.2f} to {:.2f})", less(one.gain->ms), less(one.gain->low),
-                     less(one.gain->high));
+  return Interval{less(one.gain->low), less(one.gain->middle), less(one.gain->high)}.text();
 }
 
 Json json_of(const WhatIf& what_if, const Supposition& one) {
@@ -35,11 +34,11 @@ Json json_of(const WhatIf& what_if, const Supposition& one) {
     json["not_known"] = one.not_known;
     return json;
   }
-  json["gain_ms"] = one.gain->ms;
+  json["gain_ms"] = one.gain->middle;
   json["low_ms"] = one.gain->low;
   json["high_ms"] = one.gain->high;
-  json["step_ms"] = what_if.step_ms - one.gain->ms;
-  json["images_per_s"] = rate_of(what_if, what_if.step_ms - one.gain->ms);
+  json["step_ms"] = what_if.step_ms - one.gain->middle;
+  json["images_per_s"] = rate_of(what_if, what_if.step_ms - one.gain->middle);
   return json;
 }
 
@@ -73,7 +72,7 @@ std::vector<std::vector<std::string>> table_of(const WhatIf& what_if) {
       rows.push_back({one.what, "not known: " + one.not_known, "-", "-"});
       continue;
     }
-    const double step_ms = what_if.step_ms - one.gain->ms;
+    const double step_ms = what_if.step_ms - one.gain->middle;
     rows.push_back({one.what, gain_text(one), fmt::format("{:.2f}", step_ms),
                     fmt::format("{:.1f}", rate_of(what_if, step_ms))});
   }
@@ -86,12 +85,11 @@ std::string limits_of(const WhatIf& what_if) {
   if (what_if.all.empty()) return text;
   return text +
          "gains need not add up; what waiting hides today, such as a loader just in time, is not "
-         "in "
-         "them\n";
+         "in them\n";
 }
 
 std::string to_json(const Diagnosis& diagnosis, const WhatIf& what_if) {
-  Json json = json_of(diagnosis);
+  Json json = Json::parse(to_json(diagnosis));
   json["what_if"] = json_of(what_if);
   return json_text(json, 2) + "\n";
 }

@@ -1,7 +1,6 @@
 #include "lockstep/study/why/why.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <utility>

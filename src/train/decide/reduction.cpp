@@ -57,7 +57,7 @@ float choose_bucket_mb(const config::Config::Comm& asked, const ReductionSetting
   if (!setting.on_host) return gpu_mb;
   if (setting.nodes.count() == 1) return one_node_mb;
   const std::size_t bytes = nn::numbers(network) * sizeof(float);
-  const reduce::AllReduceCost cost = reduce::measure_all_reduce(communicator, setting.control);
+  const reduce::LinkCost cost = reduce::measure_all_reduce(communicator, setting.control);
   const float best_mb = reduce::best_bucket_mb(cost, bytes);
   log::info(
       fmt::format("buckets of {} MB: an all-reduce takes {:.2f} ms and 1 ms for each {:.2f} "

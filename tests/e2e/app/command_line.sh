@@ -57,10 +57,14 @@ refuses_count --ranks-per-node 1000000 '1 to 1024' topo
 refuses_count --threads -1 '0 to 1024' eval none.h5 --data small/val
 refuses_count --warm-up -8 '0 to [0-9]+' bench train
 refuses_count --steps -1 '1 to [0-9]+' bench train
-refuses_count --data.slots -1 '1 to 1024' bench data small/train
 refuses_count --val-rows -1 '0 to [0-9]+' pack --from shapes --out run
 refuses_count --rows-per-shard 0 '1 to [0-9]+' pack --from shapes --out run
 refuses_count --seed -1 '0 on' pack --from shapes --out run
+refused 'bench data takes no other number of slots than train' \
+  'data.slots = 1025: must lie between 1 and 1024' \
+  "$LOCKSTEP" bench data small/train --data.slots 1025
+refused 'nor one below zero' "data.slots: '-1' is not a whole number" \
+  "$LOCKSTEP" bench data small/train --data.slots -1
 refused 'other commands check a key of the configuration just as strictly' \
   "data.flip: '1x' is neither" \
   "$LOCKSTEP" bench data small/train --data.flip 1x

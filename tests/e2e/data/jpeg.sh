@@ -47,7 +47,8 @@ run "$LOCKSTEP" pack --from shapes --jpeg --resize 8 --out out
 ((status == 2)) && says 'give one of the two'
 verdict $? 'pack refuses --resize with --jpeg'
 
-run "$LOCKSTEP" bench data jpegs/train --data.size 32 --seconds 0.3 --workers 2 --json bench.json
+run "$LOCKSTEP" bench data jpegs/train --data.size 32 --seconds 0.3 --data.workers 2 \
+  --json bench.json
 ((status == 0)) && says 'is the limit' && grep -q '"images_per_s"' bench.json
 verdict $? 'bench data times the stages and the loader'
 

@@ -7,7 +7,7 @@ source "$repo/tests/support/e2e.bash"
 pack_small
 scaling() { run "$LOCKSTEP" scaling "$@"; }
 
-small=(--model resnet20 --threads 1 --image 8 --steps 6 --warm-up 2 --repetitions 1)
+small=(--model resnet20 --threads 1 --data.size 8 --steps 6 --warm-up 2 --repetitions 1)
 scaling plan --out study --ranks 1,2 --batch 32 --batch-per-rank 8 "${small[@]}" \
   --no-synthetic --data.train small/train
 ((status == 0)) && says '^study: 5 runs of 6 steps, 5 configurations' &&
@@ -67,7 +67,7 @@ scaling fit tiny
 verdict $? 'few measurements are a table and the words "too few"; run, fit and report end with 2'
 
 # ---- two processes share a study where the file system has no locks ------------------------------
-scaling plan --out shared --ranks 1 --batch 32 --model resnet20 --threads 1 --image 8 \
+scaling plan --out shared --ranks 1 --batch 32 --model resnet20 --threads 1 --data.size 8 \
   --repetitions 2 --steps 30 --warm-up 2 --backend clock --clock.step-ms 100
 ((status == 0)) || verdict $status 'a study of a clock can be planned'
 "${CXX:-g++}" -x c -O1 -shared -fPIC -o odd.so "$support/preloads/odd_file_system.c"

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "lockstep/liveness/post_mortem.hpp"
-#include "lockstep/liveness/roster.hpp"
 #include "lockstep/liveness/process_state.hpp"
+#include "lockstep/liveness/roster.hpp"
 
 using namespace lockstep::liveness;
 using Catch::Matchers::Contains;

@@ -14,7 +14,7 @@ using lockstep::test::SoloCommunicator;
 namespace {
 
 /// What buckets of a size add to a step: their latencies, and the last one, which nothing hides.
-double added_s(const AllReduceCost& cost, std::size_t bytes, float bucket_mb) {
+double added_s(const LinkCost& cost, std::size_t bytes, float bucket_mb) {
   const double bucket = static_cast<double>(bucket_mb) * 1e6;
   return static_cast<double>(bytes) / bucket * cost.latency_s + bucket / cost.bytes_per_s;
 }
@@ -25,7 +25,7 @@ TEST_CASE("the chosen size of buckets adds the least to a step", "[bucket_choice
   for (const double latency_s : {10e-6, 300e-6, 2e-3})
     for (const double bytes_per_s : {12.5e6, 125e6, 1e9, 10e9})
       for (const std::size_t bytes : {1'000'000, 102'000'000, 500'000'000}) {
-        const AllReduceCost cost{latency_s, bytes_per_s};
+        const LinkCost cost{latency_s, bytes_per_s};
         const double chosen = added_s(cost, bytes, best_bucket_mb(cost, bytes));
         for (const float other : bucket_sizes_mb)
           CHECK(chosen <= added_s(cost, bytes, other) * 1.000001);
@@ -43,7 +43,7 @@ TEST_CASE("a network of low latency gets small buckets, a fast and late one larg
 TEST_CASE("measured costs are positive numbers, even where nothing moves", "[bucket_choice]") {
   SoloCommunicator communicator;
   LoneControl control;
-  const AllReduceCost cost = measure_all_reduce(communicator, control);
+  const LinkCost cost = measure_all_reduce(communicator, control);
   CHECK(cost.latency_s > 0);
   CHECK((cost.bytes_per_s > 0 && std::isfinite(cost.bytes_per_s)));
 }

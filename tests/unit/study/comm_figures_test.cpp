@@ -24,7 +24,7 @@ std::vector<CommPoint> points_of(double (*seconds)(double bytes)) {
 TEST_CASE("one line gives one regime with its alpha and beta", "[comm_figures]") {
   const auto regimes = fit_regimes(points_of([](double bytes) { return 50e-6 + bytes / 1e9; }));
   REQUIRE(regimes.size() == 1);
-  CHECK(regimes[0].alpha_s == Approx(50e-6).epsilon(1e-6));
+  CHECK(regimes[0].latency_s == Approx(50e-6).epsilon(1e-6));
   CHECK(regimes[0].bytes_per_s == Approx(1e9).epsilon(1e-6));
 }
 
@@ -45,10 +45,10 @@ TEST_CASE("two protocols give two regimes, cut where they change", "[comm_figure
   const auto regimes = fit_regimes(points_of(
       [](double bytes) { return bytes < 300e3 ? 10e-6 + bytes / 1e9 : 200e-6 + bytes / 8e9; }));
   REQUIRE(regimes.size() == 2);
-  CHECK(regimes[0].alpha_s == Approx(10e-6).epsilon(1e-6));
+  CHECK(regimes[0].latency_s == Approx(10e-6).epsilon(1e-6));
   CHECK(regimes[0].bytes_per_s == Approx(1e9).epsilon(1e-6));
   CHECK(regimes[0].to_bytes == 262144);
-  CHECK(regimes[1].alpha_s == Approx(200e-6).epsilon(1e-6));
+  CHECK(regimes[1].latency_s == Approx(200e-6).epsilon(1e-6));
   CHECK(regimes[1].bytes_per_s == Approx(8e9).epsilon(1e-6));
 }
 
@@ -57,15 +57,15 @@ TEST_CASE("errors of some percent neither cut a line nor move it far", "[comm_fi
     return (200e-6 + bytes / 1.25e8) * (1 + 0.02 * std::sin(7 * std::log(bytes)));
   }));
   REQUIRE(regimes.size() == 1);
-  CHECK(regimes[0].alpha_s == Approx(200e-6).epsilon(0.1));
+  CHECK(regimes[0].latency_s == Approx(200e-6).epsilon(0.1));
   CHECK(regimes[0].bytes_per_s == Approx(1.25e8).epsilon(0.05));
 }
 
 TEST_CASE("parameters are never negative", "[comm_figures]") {
   for (const CommRegime& r : fit_regimes({{1000, 1e-6}, {2000, 4e-6}, {4000, 16e-6}}))
-    CHECK((r.alpha_s >= 0 && r.bytes_per_s > 0));
+    CHECK((r.latency_s >= 0 && r.bytes_per_s > 0));
   for (const CommRegime& r : fit_regimes({{1000, 4e-6}, {2000, 3e-6}, {4000, 2e-6}}))
-    CHECK((r.alpha_s >= 0 && r.bytes_per_s > 0));
+    CHECK((r.latency_s >= 0 && r.bytes_per_s > 0));
 }
 
 TEST_CASE("a size at which the bandwidth falls is a cliff", "[comm_figures]") {
@@ -101,7 +101,7 @@ TEST_CASE("comm.json reads back, and a bad one names its file and what is wrong"
   CHECK(again.ranks == 8);
   CHECK(again.transport == "MPI");
   REQUIRE(again.verbs.at("all-reduce").regimes.size() == 1);
-  CHECK(again.verbs.at("all-reduce").regimes[0].alpha_s == Approx(50e-6).epsilon(1e-6));
+  CHECK(again.verbs.at("all-reduce").regimes[0].latency_s == Approx(50e-6).epsilon(1e-6));
   for (const char* bad :
        {"", "{}", R"({"ranks": -1})",
         R"({"ranks": -1, "nodes": 1, "transport": "MPI", "verbs": {}})",

@@ -9,7 +9,7 @@
 #include "lockstep/observe/records.hpp"
 #include "lockstep/study/doctor/diagnosis.hpp"
 #include "lockstep/study/doctor/records.hpp"
-#include "study/doctor/differences.hpp"
+#include "lockstep/study/fit/interval.hpp"
 #include "study/doctor/machine_state.hpp"
 #include "tests/support/folder_fixture.hpp"
 
@@ -20,7 +20,7 @@ using lockstep::test::Folder;
 
 namespace {
 
-SlowCause found(SlowReason reason, Estimate cost) {
+SlowCause found(SlowReason reason, Interval cost) {
   return {.reason = reason, .what = "x", .cost = cost, .not_measured = {}, .change = "--key 2"};
 }
 
@@ -73,32 +73,40 @@ void write_run(const std::filesystem::path& run, const std::vector<observe::Reco
 }  // namespace
 
 TEST_CASE("an estimate is the median, and one outlier does not move it", "[doctor]") {
-  const Estimate same = estimate_difference({3, 3, 3, 3});
-  CHECK(same.ms == 3);
+  const Interval same = estimate_difference({3, 3, 3, 3});
+  CHECK(same.middle == 3);
   CHECK(same.low == 3);
   CHECK(same.high == 3);
-  const Estimate some = estimate_difference({1, 2, 3, 4, 1000});
-  CHECK(some.ms == 3);
+  const Interval some = estimate_difference({1, 2, 3, 4, 1000});
+  CHECK(some.middle == 3);
   CHECK(some.low >= 1);
   CHECK(some.low < 3);
   CHECK(some.high > 3);
-  CHECK(estimate_difference({1, 2}).ms == 1.5);
-  CHECK(is_precise({3, 2.5, 3.5}, 50));
-  CHECK_FALSE(is_precise({3, 2.5, 3.6}, 50));
+  CHECK(estimate_difference({1, 2}).middle == 1.5);
+  CHECK(is_precise({2.5, 3, 3.5}, 50));
+  CHECK_FALSE(is_precise({2.5, 3, 3.6}, 50));
 }
 
 TEST_CASE("an interval gets narrower with more blocks of the same spread", "[doctor]") {
   std::vector<double> few, many;
   for (int i = 0; i < 8; ++i) few.push_back(i % 4);
   for (int i = 0; i < 128; ++i) many.push_back(i % 4);
-  const Estimate of_few = estimate_difference(few), of_many = estimate_difference(many);
+  const Interval of_few = estimate_difference(few), of_many = estimate_difference(many);
   CHECK(of_many.high - of_many.low < of_few.high - of_few.low);
+}
+
+TEST_CASE("arms take turns, and take turns at beginning", "[doctor]") {
+  std::vector<std::size_t> order;
+  take_turns(
+      3, [](std::size_t rounds) { return rounds < 2; },
+      [&](std::size_t arm) { order.push_back(arm); });
+  CHECK(order == std::vector<std::size_t>{0, 1, 2, 2, 1, 0});
 }
 
 TEST_CASE("costs are ranked, and what was not measured is last and never a number", "[doctor]") {
   const Diagnosis all = diagnosis(
-      {unmeasured(SlowReason::communication), found(SlowReason::input, {4, 3, 5}),
-       found(SlowReason::monitoring, {1, 1, 1}), found(SlowReason::parallel_work, {20, 19, 21})});
+      {unmeasured(SlowReason::communication), found(SlowReason::input, {3, 4, 5}),
+       found(SlowReason::monitoring, {1, 1, 1}), found(SlowReason::parallel_work, {19, 20, 21})});
   const auto rows = table_of(all);
   REQUIRE(rows.size() == 5);
   CHECK(rows[1][0] == "parallel work");
@@ -115,11 +123,11 @@ TEST_CASE("costs are ranked, and what was not measured is last and never a numbe
 }
 
 TEST_CASE("what costs nothing has no advice, and a choice is told as one", "[doctor]") {
-  SlowCause choice = found(SlowReason::precision, {30, 29, 31});
+  SlowCause choice = found(SlowReason::precision, {29, 30, 31});
   choice.choice = true;
   choice.effect = choice.cost;
-  const Diagnosis all = diagnosis({found(SlowReason::parallel_work, {-1.6, -2, 1}), choice,
-                                   found(SlowReason::input, {8, 7, 9})});
+  const Diagnosis all = diagnosis({found(SlowReason::parallel_work, {-2, -1.6, 1}), choice,
+                                   found(SlowReason::input, {7, 8, 9})});
   CHECK(table_of(all)[2][5] == "-");
   CHECK(table_of(all)[1][5] == "--key 2");
   CHECK_THAT(conclusion_of(all), Contains("first: input pipeline") &&
@@ -128,21 +136,21 @@ TEST_CASE("what costs nothing has no advice, and a choice is told as one", "[doc
 }
 
 TEST_CASE("below 3 % of a step, or within the noise, nothing is worth changing", "[doctor]") {
-  SlowCause choice = found(SlowReason::precision, {30, 29, 31});
+  SlowCause choice = found(SlowReason::precision, {29, 30, 31});
   choice.choice = true;
-  const Diagnosis all = diagnosis({found(SlowReason::input, {2.9, 2.8, 3}),
-                                   found(SlowReason::communication, {5, -1, 9}), choice});
+  const Diagnosis all = diagnosis({found(SlowReason::input, {2.8, 2.9, 3}),
+                                   found(SlowReason::communication, {-1, 5, 9}), choice});
   CHECK_THAT(conclusion_of(all), Contains("nothing worth changing"));
   CHECK_THAT(to_json(all), !Contains("\"worth_changing\": true"));
   CHECK(all.findings.back().reason == SlowReason::precision);
 }
 
 TEST_CASE("the promised speed is that of the measured change, not of the cost", "[doctor]") {
-  SlowCause input = found(SlowReason::input, {50, 49, 51});
-  input.effect = Estimate{20, 19, 21};
+  SlowCause input = found(SlowReason::input, {49, 50, 51});
+  input.effect = Interval{19, 20, 21};
   CHECK_THAT(conclusion_of(diagnosis({input})), Contains("625.0 images/s instead of 500.0"));
   Diagnosis all = diagnosis({input});
-  all.floor = Estimate{40, 39, 41};
+  all.floor = Interval{39, 40, 41};
   CHECK_THAT(conclusion_of(all), Contains("40.00 (39.00 to 41.00)") && Contains("need not add up"));
 }
 
@@ -208,16 +216,16 @@ TEST_CASE("a run's records name what they show, and do not guess the rest", "[do
   write_run(folder.path, {start, ranks(15, 0), ranks(25, 0), ranks(20, 0), epoch, saved});
   const Diagnosis slow_data = of_records(folder.path);
   CHECK(slow_data.findings.front().reason == SlowReason::input);
-  CHECK(slow_data.findings.front().cost->ms == Approx(20));
+  CHECK(slow_data.findings.front().cost->middle == Approx(20));
   CHECK(slow_data.findings.front().cost->low == Approx(15));
   CHECK(slow_data.findings.front().cost->high == Approx(25));
   for (const SlowCause& finding : slow_data.findings)
-    if (finding.reason == SlowReason::monitoring) CHECK(finding.cost->ms == Approx(3));
+    if (finding.reason == SlowReason::monitoring) CHECK(finding.cost->middle == Approx(3));
   CHECK_FALSE(slow_data.findings.back().cost.has_value());
 
   write_run(folder.path, {start, ranks(15, 0), start, ranks(0, 30)});
   const Diagnosis slow_rank = of_records(folder.path);
-  CHECK(slow_rank.findings.front().cost->ms == Approx(31));
+  CHECK(slow_rank.findings.front().cost->middle == Approx(31));
   CHECK_THAT(slow_rank.findings.front().what, Contains("rank 1 in forward"));
 }
 

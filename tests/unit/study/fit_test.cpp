@@ -8,7 +8,7 @@
 #include "lockstep/observe/binding_record.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/study/fit/summaries.hpp"
-#include "study/fit/draws.hpp"
+#include "study/fit/regression.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 using namespace lockstep;

@@ -70,7 +70,7 @@ TEST_CASE("with measured sums exposed communication is computed, and only c and 
   spec.sums = {sums};
   const Analysis found = analyse(samples, spec);
   REQUIRE(found.fit);
-  CHECK(found.fit->measured_sums);
+  CHECK(found.fit->law.measured_sums);
   CHECK_FALSE((found.fit->has_alpha || found.fit->has_wire));
   CHECK(found.fit->law.buckets == 4);
   CHECK(found.fit->law.c_ms == Approx(0.5).epsilon(1e-4));

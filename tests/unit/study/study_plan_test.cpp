@@ -51,8 +51,8 @@ config::Config config_of(const std::vector<std::string>& command) {
   return config;
 }
 
-/// Keys that a study sets itself: how many rows and steps, how large images are, where files go,
-/// that nothing diverges, and that what begins later in a training begins at once.
+/// Keys that a study sets itself: how many rows and steps, where files go, that nothing diverges,
+/// and that what begins later in a training begins at once.
 bool is_of_the_study(const std::string& name) {
   static const std::set<std::string> all = {"batch",
                                             "batch-per-rank",
@@ -61,8 +61,6 @@ bool is_of_the_study(const std::string& name) {
                                             "resume",
                                             "stop-after",
                                             "data.val",
-                                            "data.size",
-                                            "data.classes",
                                             "optim.lr",
                                             "optim.lr-for-batch",
                                             "optim.warmup-epochs",
@@ -142,6 +140,21 @@ TEST_CASE("a plan comes back from its folder, and is never written over", "[stud
 
   write_text_atomically(folder / "study.json", "{\"ranks\": \"4\"}");
   CHECK_THROWS_WITH(read_plan(folder), Contains("study.json: \"ranks\""));
+}
+
+TEST_CASE("a plan of an older program measures images of the size that it names", "[study]") {
+  const Folder place("study");
+  const auto folder = place.path / "study";
+  write_plan(folder, a_plan(), {});
+  std::string json = read_text(folder / "study.json");
+  CHECK_THAT(json, !Contains("image") && !Contains("classes"));
+  json.replace(json.find('{'), 1, "{\"image\": 8, \"classes\": 0,");
+  write_text_atomically(folder / "study.json", json);
+  const PlanSpec plan = read_plan(folder);
+  CHECK_THAT(join(command_of(folder, plan, {8, 512, 1, true}, "x.json"), " "),
+             Contains("--batch 512 --data.classes 0 --data.size 8 --steps 50"));
+  CHECK_THAT(join(command_of(folder, plan, {8, 512, 1, false}, "x"), " "),
+             !Contains("--data.size"));
 }
 
 TEST_CASE("a plan that was edited wrongly is an error that names the file and the key", "[study]") {

@@ -55,7 +55,7 @@ const Supposition& find(const WhatIf& what_if, const std::string& what) {
 double gain(const WhatIf& what_if, const std::string& what) {
   const Supposition& one = find(what_if, what);
   REQUIRE(one.gain);
-  return one.gain->ms;
+  return one.gain->middle;
 }
 
 /// The second rank is 10 ms slower in backward; what both wait for the wire is 4 ms.
@@ -115,10 +115,10 @@ TEST_CASE("ten times the network gives nine tenths of what the last rank waits, 
   const WhatIf what_if = Run({slow_backward()}).supposed();
   const Supposition& network = find(what_if, "10 times the network");
   REQUIRE(network.gain);
-  CHECK(network.gain->ms == Approx(3.6).epsilon(0.001));
+  CHECK(network.gain->middle == Approx(3.6).epsilon(0.001));
   CHECK(network.gain->low == 0);
   CHECK_THAT(limits_of(what_if), Contains("at most"));
-  CHECK(what_if.all.front().gain->ms >= what_if.all.back().gain->ms);
+  CHECK(what_if.all.front().gain->middle >= what_if.all.back().gain->middle);
 }
 
 TEST_CASE("intervals span the epochs, and one epoch says that it has no spread", "[what_if]") {
@@ -128,7 +128,7 @@ TEST_CASE("intervals span the epochs, and one epoch says that it has no spread",
   const Run run({slow_backward(), slower, slower});
   const Supposition rank = find(run.supposed(), "rank 1 as fast as the median");
   REQUIRE(rank.gain);
-  CHECK(rank.gain->ms == Approx(12).epsilon(0.001));
+  CHECK(rank.gain->middle == Approx(12).epsilon(0.001));
   CHECK(rank.gain->low == Approx(10).epsilon(0.001));
   CHECK(rank.gain->high == Approx(12).epsilon(0.001));
   CHECK_THAT(limits_of(run.supposed()), !Contains("there is one mean"));
@@ -154,7 +154,7 @@ TEST_CASE("a timeline of CPUs tells the wire from a late rank", "[what_if]") {
   CHECK(what_if.simulated_ms == Approx(57));
   CHECK(gain(what_if, "rank 1 as fast as the median") == Approx(20));
   const Supposition& network = find(what_if, "10 times the network");
-  CHECK(network.gain->ms == Approx(5.4));
+  CHECK(network.gain->middle == Approx(5.4));
   CHECK(network.gain->low == Approx(5.4));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/study/fit/interval.hpp"
 
 namespace lockstep::study {
 
@@ -22,19 +23,15 @@ enum class SlowReason {
   monitoring      ///< validation and checkpoints
 };
 
-/// Milliseconds of a step, with the 95 % interval.
-struct Estimate {
-  double ms = 0, low = 0, high = 0;
-};
-
+/// Intervals are milliseconds of a step, with the 95 % interval.
 struct SlowCause {
   SlowReason reason = SlowReason::input;
-  std::string what;              ///< one line
-  std::optional<Estimate> cost;  ///< of the reason; empty: not measured
-  std::string not_measured;      ///< then: why
-  std::string change;            ///< the key to change, or who can; may be empty
+  std::string what = {};                        ///< one line
+  std::optional<Interval> cost = std::nullopt;  ///< of the reason; empty: not measured
+  std::string not_measured = {};                ///< then: why
+  std::string change = {};                      ///< the key to change, or who can; may be empty
   /// How much shorter a step, for as many rows, was with that very change; empty: not tried.
-  std::optional<Estimate> effect = std::nullopt;
+  std::optional<Interval> effect = std::nullopt;
   /// It was tried, not found missing: its change also changes what the training learns.
   bool choice = false;
 };
@@ -45,7 +42,7 @@ struct Diagnosis {
   std::uint64_t batch = 0, steps_per_epoch = 0;
   double devices = 1;  ///< cores, or GPUs, that the training holds; 0: unknown
   bool on_gpus = false;
-  std::optional<Estimate> floor;  ///< a step with all interventions together; empty: not measured
+  std::optional<Interval> floor;  ///< a step with all interventions together; empty: not measured
   std::vector<SlowCause> findings;
   bool stopped = false;  ///< before all was measured
 };

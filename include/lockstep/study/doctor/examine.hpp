@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "lockstep/comm/control.hpp"
 #include "lockstep/study/doctor/diagnosis.hpp"
 #include "lockstep/train/prepared_run.hpp"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/study/fit/interval.hpp"
 #include "lockstep/study/fit/law.hpp"
 #include "lockstep/study/fit/points.hpp"
 #include "lockstep/study/machine/comm_figures.hpp"
@@ -38,10 +39,6 @@ struct FitSpec {
   std::optional<MeasuredSums> sums = {};  ///< latency and wire are these and are not fitted
 };
 
-struct Interval {
-  double low = 0, middle = 0, high = 0;
-};
-
 /// A point and what the law says about it.
 struct Judged {
   Point point;
@@ -61,13 +58,12 @@ struct Replicate {
 struct Fit {
   Law law;
   bool has_alpha = false, has_wire = false;  ///< which terms the points call for
-  bool measured_sums = false;                ///< they are FitSpec::sums
   double scatter = 0;                        ///< relative standard deviation around the law
   double confidence = 0;
   std::vector<Judged> points;
   std::vector<Replicate> replicates;
 
-  bool has_communication() const { return measured_sums || has_alpha || has_wire; }
+  bool has_communication() const { return law.measured_sums || has_alpha || has_wire; }
   std::size_t most_ranks() const;  ///< of the points that the law was fitted to
   double fewest_rows() const;
   double most_rows() const;
@@ -100,8 +96,5 @@ std::vector<LeftOut> leave_out_largest(const Fit& fit, const FitSpec& spec);
 /// What is risky about this prediction: far beyond the measured ranks, or outside the measured
 /// rows. Empty: nothing.
 std::string caution(const Fit& fit, double rows, double ranks);
-
-/// The quantiles of a sample for intervals of this confidence. REQUIRES: not empty.
-Interval interval(std::vector<double> values, double confidence);
 
 }  // namespace lockstep::study

@@ -26,8 +26,9 @@ struct Law {
   double alpha_ms = 0;  ///< latency of a bucket, for each doubling of the ranks
   double wire_ms = 0;   ///< all gradients once over a rank's link
   std::size_t buckets = 1;
-  double backward = 2.0 / 3;  ///< its share of c b
-  double jitter = 0;          ///< standard deviation of a rank's step, as a share of c b
+  double backward = 2.0 / 3;   ///< its share of c b
+  double jitter = 0;           ///< standard deviation of a rank's step, as a share of c b
+  bool measured_sums = false;  ///< alpha and wire are what bench comm measured, not fitted
 
   TimeShares split(double rows, double ranks) const;
   double step_ms(double rows, double ranks) const { return split(rows, ranks).total(); }

@@ -2,10 +2,11 @@
 
 // What collectives cost between some ranks: measured figures, their lines, and comm.json.
 
-#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "lockstep/reduce/bucket_choice.hpp"
 
 namespace lockstep::study {
 
@@ -21,15 +22,14 @@ struct CommPoint {
   }
 };
 
-/// Within [from_bytes, to_bytes] the verb takes alpha_s + bytes / bytes_per_s.
-struct CommRegime {
-  double from_bytes = 0, to_bytes = 0, alpha_s = 0, bytes_per_s = 0;
-  double seconds(double bytes) const { return alpha_s + bytes / bytes_per_s; }
+/// What the verb takes within [from_bytes, to_bytes].
+struct CommRegime : reduce::LinkCost {
+  double from_bytes = 0, to_bytes = 0;
 
   static void fields(auto& self, auto&& visit) {
     visit("from_bytes", self.from_bytes);
     visit("to_bytes", self.to_bytes);
-    visit("alpha_s", self.alpha_s);
+    visit("alpha_s", self.latency_s);
     visit("bytes_per_s", self.bytes_per_s);
   }
 };

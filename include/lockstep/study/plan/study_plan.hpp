@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,8 @@ struct PlanSpec {
   std::size_t rows = 0;   ///< weak scaling: rows of a step on each rank; 0: none
   std::size_t repetitions = 3, steps = 50, warm_up = 5;
   bool synthetic = true, real = false;
-  std::size_t image = 0, classes = 0;  ///< of synthetic rows; 0: by the model
+  /// Of synthetic rows, in plans of older programs; empty: as the training's keys say.
+  std::optional<std::size_t> image = {}, classes = {};
   std::size_t gpus_per_node = 0, cpus_per_rank = 1;
   std::string time = "01:00:00";  ///< the job's limit
   bool array = false;             ///< a job array, a task for each number of ranks
@@ -34,8 +37,8 @@ struct PlanSpec {
     visit("warm_up", self.warm_up);
     visit("synthetic", self.synthetic);
     visit("real", self.real);
-    visit("image", self.image);
-    visit("classes", self.classes);
+    visit.later("image", self.image);
+    visit.later("classes", self.classes);
     visit("gpus_per_node", self.gpus_per_node);
     visit("cpus_per_rank", self.cpus_per_rank);
     visit("time", self.time);
@@ -43,11 +46,14 @@ struct PlanSpec {
   }
 };
 
-/// One measurement.
+/// One measurement: the study's training with other keys, on some ranks.
 struct Measurement {
   std::size_t ranks = 0, batch = 0, repetition = 0;  ///< repetition: from 1
-  bool synthetic = false;
+  bool synthetic = false;    ///< its result is what bench train writes; else it is a run
   std::string name() const;  ///< "real-00008-b512-1"
+  /// Its own keys: its batch, the size of its rows, and on one rank none that is about several.
+  std::map<std::string, std::string> keys(const PlanSpec& plan,
+                                          const config::Config& training) const;
 };
 
 /// All steps in their order: repetitions are the outer loop, so that a slow hour touches all sizes

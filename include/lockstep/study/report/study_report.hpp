@@ -22,7 +22,7 @@ struct AnalysisSpec {
 
 /// How much longer steps take with data than without, in equal configurations.
 struct DataCost {
-  double times = 0, least = 0, most = 0;  ///< the median; over the configurations
+  Interval times;  ///< over the configurations, around their median
   std::size_t configurations = 0;
 };
 

@@ -21,7 +21,7 @@ struct Supposition {
   std::string part = {};  ///< of a step: "backward", "network"; empty: all of it
   /// How much shorter a step is then. The interval is the 95 % one of traced steps; else it spans
   /// the epochs and what they leave open about the network. Empty: not known.
-  std::optional<Estimate> gain = std::nullopt;
+  std::optional<Interval> gain = std::nullopt;
   std::string not_known = {};  ///< without a gain: why
 };
 

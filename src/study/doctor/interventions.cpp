@@ -1,14 +1,15 @@
 #include "lockstep/study/doctor/examine.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
-
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/log.hpp"
+#include "lockstep/data/batch.hpp"
+#include "lockstep/data/loading/row_reader.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "study/doctor/examination.hpp"
 
@@ -46,21 +47,6 @@ Examination::Examination(train::PreparedRun& run, comm::Control& control, const 
   diagnosis_.on_gpus = run.backend().name() == "cuda";
 }
 
-Diagnosis Examination::all() {
-  warm_up();
-  look_at_ranks();
-  for (const auto part :
-       {&Examination::examine_floor, &Examination::examine_input, &Examination::examine_sums,
-        &Examination::judge_machine, &Examination::examine_batch, &Examination::examine_precision,
-        &Examination::examine_graph, &Examination::add_unmeasured})
-    (this->*part)();
-  diagnosis_.stopped = turns_.stopped();
-  diagnosis_.source =
-      fmt::format("measured on {} ranks, {} steps", control_.world(), turns_.steps_done());
-  rank_findings(diagnosis_);
-  return std::move(diagnosis_);
-}
-
 std::unique_ptr<ResidentBatch> Examination::resident(std::size_t global_rows) {
   const data::Batch sample = loader_->next();
   auto rows = std::make_unique<ResidentBatch>(sample, run_.trainer_spec().network.input.count(),
@@ -86,6 +72,15 @@ std::unique_ptr<train::Trainer> Examination::variant(const train::TrainerSpec& s
   return trainer;
 }
 
+std::optional<Interval> Examination::gain_by(train::Trainer& base, const train::TrainerSpec& spec,
+                                             std::string& why) {
+  const auto trainer = variant(spec, run_.reducing(), why);
+  if (!trainer) return std::nullopt;
+  const Arm is = held(base), changed = held(*trainer);
+  turns_.block(changed);
+  return turns_.compare({is}, {changed}, share_of_rest()).difference;
+}
+
 double Examination::share_of_rest() {
   const double seconds = turns_.left_s() / std::max(1, comparisons_left_);
   --comparisons_left_;
@@ -109,7 +104,92 @@ void Examination::examine_floor() {
   const Turns::Compared found = turns_.compare({is}, {none, Turns::usual}, share_of_rest());
   diagnosis_.step_ms = found.a_ms;
   diagnosis_.floor =
-      Estimate{found.b_ms, found.a_ms - found.difference.high, found.a_ms - found.difference.low};
+      Interval{found.a_ms - found.difference.high, found.b_ms, found.a_ms - found.difference.low};
+}
+
+/// The list of interventions: each measures, changes one thing, and adds its findings.
+Diagnosis Examination::all() {
+  warm_up();
+  look_at_ranks();
+  for (const auto part :
+       {&Examination::examine_floor, &Examination::examine_input, &Examination::examine_sums,
+        &Examination::judge_machine, &Examination::examine_batch, &Examination::examine_precision,
+        &Examination::examine_graph, &Examination::add_unmeasured})
+    (this->*part)();
+  diagnosis_.stopped = turns_.stopped();
+  diagnosis_.source =
+      fmt::format("measured on {} ranks, {} steps", control_.world(), turns_.steps_done());
+  rank_findings(diagnosis_);
+  return std::move(diagnosis_);
+}
+
+/// The training as it is, against the same with rows that are in memory already; and what of that
+/// is waiting, and what the loader's threads take from the step's cores.
+void Examination::examine_input() {
+  const char* what = "rows from the loader";
+  if (over()) return not_measured(SlowReason::input, what, why_over());
+  const Arm is = as_is(), none = held(*trainer_);
+  const auto found = turns_.compare({is}, {none}, share_of_rest());
+  SlowCause finding{.reason = SlowReason::input, .what = what, .cost = found.difference};
+  if (!worth_changing(finding, diagnosis_.step_ms) || over()) return add(std::move(finding));
+  const Arm thrown{.trainer = *trainer_, .resident = rows_.get(), .loader = loader_.get()};
+  const Interval wait = turns_.compare({is}, {thrown}, share_of_rest()).difference;
+  const double cores_ms = found.difference.middle - wait.middle;
+  finding.what = fmt::format("{:.2f} ms wait for rows, {:.2f} ms lost to the loader's threads; {}",
+                             wait.middle, cores_ms, describe_rows());
+  const std::size_t workers = loading_.workers;
+  std::size_t best = workers;
+  Interval effect;
+  for (const std::size_t other : {workers + 1, workers - 1}) {
+    if (other == 0 || over()) continue;
+    const Interval gain = try_workers(other);
+    if (gain.low <= 0 || gain.middle <= effect.middle) continue;
+    best = other;
+    effect = gain;
+  }
+  if (best != workers) {
+    finding.change = fmt::format("--data.workers {}", best);
+    finding.effect = effect;
+  } else {
+    finding.change = fmt::format(
+        "neither one of the loader's {} threads more nor one less helps: data.stage, fewer "
+        "augmentations, or more cores",
+        workers);
+  }
+  add(std::move(finding));
+}
+
+/// How much shorter a step is with that many threads.
+Interval Examination::try_workers(std::size_t workers) {
+  data::LoaderSpec spec = loading_;
+  spec.workers = workers;
+  data::Loader other(run_.data().training(), spec, run_.backend().device());
+  const Arm is = as_is(), changed{.trainer = *trainer_, .loader = &other};
+  turns_.block(changed);
+  return turns_.compare({is}, {changed}, share_of_rest()).difference;
+}
+
+/// What one thread does for a row, by the clock, on this rank. The rows are those of a later epoch.
+std::string Examination::describe_rows() const {
+  constexpr std::size_t most = 64;
+  const data::Sampler sampler(loading_.sampler);
+  data::RowReader reader(run_.data().training(), loading_.augment);
+  std::vector<std::uint8_t> image(reader.row_bytes());
+  data::RowTimes times;
+  reader.measure(&times);
+  const std::size_t rows = std::min(most, sampler.batches() * loading_.sampler.global_batch);
+  for (std::size_t i = 0; i < rows; ++i) {
+    // Broken rows are the loader's to judge.
+    try {
+      reader.read(1, sampler.row(1, i), image);
+    } catch (const data::BadRow&) {
+      continue;
+    }
+  }
+  const double us = 1e6 / static_cast<double>(rows);
+  return fmt::format(
+      "a row's reading takes {:.0f} us, decoding {:.0f}, cropping {:.0f}, effects {:.0f}",
+      us * times.read_s, us * times.decode_s, us * times.shape_s, us * times.colour_s);
 }
 
 void Examination::examine_batch() {
@@ -133,9 +213,8 @@ void Examination::examine_batch() {
   SlowCause finding{
       .reason = SlowReason::parallel_work,
       .what = fmt::format("t(b) = a + c b: a is {:.2f} ms of a step's {:.2f}",
-                          2 * found.difference.ms, found.a_ms),
+                          2 * found.difference.middle, found.a_ms),
       .cost = found.difference,
-      .not_measured = {},
       .change = fmt::format("--batch {}, with its learning rate", 2 * run_.config().batch)};
   if (worth_changing(finding, diagnosis_.step_ms) && !over()) {
     const auto reducing = variant(twice, run_.reducing(), why);
@@ -162,17 +241,13 @@ void Examination::examine_precision() {
   train::TrainerSpec spec = run_.trainer_spec();
   spec.program.precision = lower;
   std::string why;
-  const auto trainer = variant(spec, run_.reducing(), why);
-  if (!trainer) return not_measured(SlowReason::precision, what, why);
-  const Arm is = held(*trainer_), changed = held(*trainer);
-  turns_.block(changed);
-  const auto found = turns_.compare({is}, {changed}, share_of_rest());
+  const std::optional<Interval> gain = gain_by(*trainer_, spec, why);
+  if (!gain) return not_measured(SlowReason::precision, what, why);
   add({.reason = SlowReason::precision,
        .what = what + " (speed only: the accuracy was not measured)",
-       .cost = found.difference,
-       .not_measured = {},
+       .cost = gain,
        .change = fmt::format("--precision {}", to_string(lower)),
-       .effect = found.difference,
+       .effect = gain,
        .choice = true});
 }
 
@@ -184,17 +259,13 @@ void Examination::examine_graph() {
   if (!has && !why.empty()) return not_measured(SlowReason::parallel_work, what, why);
   train::TrainerSpec spec = run_.trainer_spec();
   spec.graph = !has;
-  const auto trainer = variant(spec, run_.reducing(), why);
-  if (!trainer) return not_measured(SlowReason::parallel_work, what, why);
-  const Arm is = held(*trainer_), changed = held(*trainer);
-  turns_.block(changed);
-  const auto found = turns_.compare({is}, {changed}, share_of_rest());
+  const std::optional<Interval> gain = gain_by(*trainer_, spec, why);
+  if (!gain) return not_measured(SlowReason::parallel_work, what, why);
   add({.reason = SlowReason::parallel_work,
        .what = what,
-       .cost = found.difference,
-       .not_measured = {},
+       .cost = gain,
        .change = has ? "--graph false" : "--graph true",
-       .effect = found.difference});
+       .effect = gain});
 }
 
 void Examination::add_unmeasured() {
