@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "app/cli/arguments.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/start/launch.hpp"
 
 namespace lockstep::app {

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"

@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
@@ -20,7 +20,6 @@
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/pack/source/source.hpp"
-#include "lockstep/serve/features.hpp"
 #include "lockstep/serve/input_rows.hpp"
 #include "lockstep/serve/predict_job.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"

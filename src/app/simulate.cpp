@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/fail.hpp"
 #include "app/scaling/simulation.hpp"

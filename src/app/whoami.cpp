@@ -7,7 +7,7 @@
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/table.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
-#include "lockstep/comm/worlds/mpi_library.hpp"
+#include "lockstep/comm/worlds/world.hpp"
 
 namespace lockstep::app {
 namespace {

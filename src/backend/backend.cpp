@@ -11,7 +11,7 @@
 
 #include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 
 namespace lockstep::backend {
 

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <sched.h>
 
-#include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep {

@@ -2,11 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <map>
-#include <vector>
 
-#include "lockstep/base/error.hpp"
 #include "lockstep/comm/nodes.hpp"
 
 namespace lockstep::comm {

@@ -1,6 +1,5 @@
 #include "lockstep/infer/model_words.hpp"
 
-#include <algorithm>
 #include <filesystem>
 
 #include <fmt/core.h>

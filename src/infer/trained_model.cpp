@@ -9,7 +9,7 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/model/formats/formats.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::infer {

@@ -3,24 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
 #include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/model/model.hpp"
-#include "model/seal.hpp"
 #include "model/description.hpp"
+#include "model/seal.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <cstdint>
 #include <fstream>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/model/checkpoint.hpp"
 
 namespace lockstep::model {

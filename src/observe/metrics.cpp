@@ -10,7 +10,6 @@
 #include <chrono>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <sstream>
 #include <utility>
 

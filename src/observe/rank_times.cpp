@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"

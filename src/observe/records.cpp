@@ -7,19 +7,12 @@
 #include <charconv>
 #include <concepts>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
-#include <vector>
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/observe/course.hpp"
 #include "lockstep/observe/summary.hpp"
 
 namespace lockstep::observe {

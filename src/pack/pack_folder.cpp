@@ -10,8 +10,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/large_files.hpp"
-#include "lockstep/base/files/rename.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"

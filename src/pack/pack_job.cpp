@@ -10,7 +10,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
-#include "lockstep/data/shard/shard_normalisation.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "pack/pack_folder.hpp"
 #include "pack/packer.hpp"
 

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <sstream>
 #include <tuple>
@@ -14,7 +13,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;

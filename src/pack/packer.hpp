@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/image/channel_sums.hpp"
 #include "lockstep/data/image/image.hpp"
 #include "lockstep/data/shard/shard_writer.hpp"
 #include "lockstep/pack/pack_plan.hpp"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "reduce/apart/gossip.hpp"

@@ -1,7 +1,6 @@
 #include "lockstep/serve/input_rows.hpp"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include <fmt/core.h>
@@ -11,8 +10,7 @@
 #include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/data/loading/row_reader.hpp"
-#include "serve/piece.hpp"
+#include "serve/predictor.hpp"
 #include "serve/stored_form.hpp"
 
 namespace lockstep::serve {

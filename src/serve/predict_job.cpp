@@ -16,12 +16,10 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
 #include "serve/predictor.hpp"
 

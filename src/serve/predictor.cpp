@@ -1,16 +1,17 @@
 #include "serve/predictor.hpp"
 
-#include <algorithm>
+#include <fmt/core.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <span>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/loading/loader.hpp"
+#include "lockstep/serve/predict_job.hpp"
 
 namespace lockstep::serve {
 
@@ -165,6 +166,29 @@ std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t to
 std::vector<float> probabilities_of(std::span<const float> logits) {
   const std::vector<double> shares = backend::probabilities_of(logits);
   return {shares.begin(), shares.end()};
+}
+
+std::size_t add_features(model::Model& model) {
+  nn::Network& network = model.about.network;
+  const std::size_t last = network.nodes.back().inputs.at(0);
+  nn::Node& layer = network.nodes.at(last);
+  require(layer.op == nn::Op::linear,
+          fmt::format("{}: has no features: it does not end with a linear layer", network.name));
+  const std::size_t classes = layer.shape.channels;
+  const std::size_t features = network.nodes.at(layer.inputs.at(0)).shape.count();
+  for (model::Weight& weight : model.weights) {
+    if (weight.tensor.node != last) continue;
+    weight.tensor.shape.at(0) += features;
+    const bool is_matrix = weight.tensor.role == nn::Role::linear_weight;
+    weight.values.resize(weight.tensor.count());
+    for (std::size_t k = 0; is_matrix && k < features; ++k)
+      weight.values[(classes + k) * features + k] = 1;
+  }
+  layer.shape.channels += features;
+  network.classes += features;
+  network.nodes.back().shape = nn::output_shape(network, network.nodes.back());
+  nn::validate(network);
+  return features;
 }
 
 }  // namespace lockstep::serve

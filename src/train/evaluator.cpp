@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/data/loading/loader.hpp"
-#include "lockstep/infer/classifier.hpp"
 
 namespace lockstep::train {
 namespace {

@@ -1,12 +1,8 @@
 #include "lockstep/train/run.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/core.h>
 
@@ -16,7 +12,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"

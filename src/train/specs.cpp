@@ -12,7 +12,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
 #include "lockstep/infer/trained_model.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 
 namespace lockstep::train {
 namespace {

@@ -1,6 +1,5 @@
 #include "lockstep/train/statistics.hpp"
 
-#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.hpp"

@@ -9,7 +9,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/optim/loss_scale.hpp"

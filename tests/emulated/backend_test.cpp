@@ -8,7 +8,6 @@
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/infer/classifier.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/support/networks/sketch.hpp"

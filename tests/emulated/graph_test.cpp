@@ -6,7 +6,7 @@
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/runtime/graph.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/support/networks/sketch.hpp"
 

@@ -12,7 +12,6 @@
 
 #include "lockstep/base/files/files.hpp"
 #include "ports/cuda/plan/fusion.hpp"
-#include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "tests/gpu/compiled.hpp"
 #include "tests/support/folder_fixture.hpp"

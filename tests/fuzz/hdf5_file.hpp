@@ -10,7 +10,6 @@
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/image/image.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/fuzz/target.hpp"
 
 // Makes the files that the shard target reads. HDF5 writes them; an input's first bytes choose the

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include "lockstep/data/image/image.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

@@ -2,7 +2,6 @@
 // tensors. What is read has as many values as its shape says.
 #include <string>
 
-#include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_request.hpp"
 #include "serve/protocol/route.hpp"
 #include "tests/fuzz/target.hpp"

@@ -8,7 +8,6 @@
 #include "data/image/jpeg/jpeg_codec.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/image/image.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace lockstep::fuzz {

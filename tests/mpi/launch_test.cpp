@@ -5,7 +5,7 @@
 
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "lockstep/comm/worlds/mpi_library.hpp"
+#include "lockstep/comm/worlds/world.hpp"
 #include "tests/support/harness/mpi_world.hpp"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/elements.hpp"
-#include "lockstep/comm/waits/wait_deadline.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "lockstep/device/device.hpp"
 
 namespace lockstep::comm {

@@ -13,7 +13,7 @@
 #include "lockstep/config/choices.hpp"
 #include "lockstep/config/step_range.hpp"
 #include "lockstep/data/loading/sampler.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/optim/rule.hpp"
 #include "lockstep/optim/schedule.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/preparation.hpp"

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "lockstep/base/text/choices.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep::nn {
@@ -17,4 +18,31 @@ std::vector<std::size_t> cut_points(const Network& network);
 /// their names. Throws Error naming a node that is not a cut point.
 std::vector<Network> split(const Network& network, const std::vector<std::size_t>& cuts);
 
+/// Which layers keep their weights in a training: none, or those from the first one up to this one.
+/// backbone: all but the head, which is what follows the last residual block.
+enum class Freeze { none, conv1, layer1, layer2, layer3, backbone };
+
+/// The network with these layers frozen. Throws InputError when it has no such layer.
+Network with_frozen(Network network, Freeze freeze);
+
+/// A network in two parts, as split() makes them: gradients do not pass from the one to the other.
+struct FrozenSplit {
+  Network frozen, trained;
+};
+
+/// The parts before and after the end of the frozen nodes, both with the network's name. Throws
+/// Error when the network cannot be cut there, or nothing is frozen.
+FrozenSplit split_frozen(const Network& network);
+
+/// The part whose weights a training changes: all, or what follows the frozen layers.
+Network trained_part(const Network& network);
+
 }  // namespace lockstep::nn
+
+template <>
+struct lockstep::Choices<lockstep::nn::Freeze> {
+  using enum nn::Freeze;
+  static constexpr Choice<nn::Freeze> all[] = {{none, "none"},     {conv1, "conv1"},
+                                               {layer1, "layer1"}, {layer2, "layer2"},
+                                               {layer3, "layer3"}, {backbone, "backbone"}};
+};

@@ -5,9 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench/bench_steps.hpp"
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
-#include "app/start/bound_rank.hpp"
 #include "app/start/compute.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

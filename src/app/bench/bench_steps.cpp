@@ -6,7 +6,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/rng.hpp"

@@ -1,13 +1,131 @@
 #pragma once
 
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "app/cli/arguments.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/config/config.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace lockstep::app {
+
+/// One option of a command; its methods describe it further. Null: an option that is not made.
+class Argument {
+ public:
+  explicit Argument(CLI::Option* option) : option_(option) {}
+
+  Argument& required();
+  Argument& one_of(const std::vector<std::string>& values);
+  Argument& within(double low, double high);
+  /// The name of its value in the help.
+  Argument& called(const std::string& kind);
+  /// Shows this default in the help, or the variable's present value.
+  Argument& shows(const std::string& value);
+  Argument& shows_default();
+  /// The heading above it in the help.
+  Argument& under(const std::string& heading);
+  /// Makes it a flag that a value may follow.
+  Argument& value_is_optional();
+
+ private:
+  template <class Setting>
+  Argument& set(Setting setting);
+
+  CLI::Option* option_;
+};
+
+/// The options of a command: a handle on CLI11's App. Only this folder's sources include CLI11,
+/// because it takes seconds to compile. Variables must live until the command has run. Only the
+/// command that the line names gets its options: all of them take longer than many a command.
+class Arguments {
+ public:
+  /// `named`: the command of this one that the line names.
+  Arguments(CLI::App& app, const std::string& named) : app_(&app), named_(named) {}
+
+  Arguments add_command(const std::string& name, const std::string& help);
+  void require_command();
+
+  /// T: std::string, a path, std::size_t, double or float, std::optional of these, a list of
+  /// strings.
+  template <class T>
+  Argument add(const std::string& names, T& value, const std::string& help);
+  Argument add_flag(const std::string& names, bool& value, const std::string& help);
+  /// Passes the value to `take`, which throws InputError for a bad one.
+  Argument add_taken(const std::string& names, const std::function<void(const std::string&)>& take,
+                     const std::string& help);
+
+  /// Unknown options are not an error; unknown() returns them.
+  void allow_unknown();
+  std::vector<std::string> unknown() const;
+
+  /// Whether this command, or this option of it, was given.
+  bool given() const;
+  bool given(const std::string& name) const;
+
+ private:
+  Arguments(CLI::App& app, bool made) : app_(&app), made_(made) {}
+
+  CLI::App* app_;
+  std::optional<std::string> named_;  // without it all commands of a made one are made
+  bool made_ = true;
+};
+
+struct CountRange {
+  std::uint64_t low = 0, high = std::numeric_limits<std::uint64_t>::max();
+};
+
+template <std::integral T>
+void take_count(T& value, std::uint64_t count) {
+  value = static_cast<T>(count);
+}
+template <std::integral T>
+void take_count(std::optional<T>& value, std::uint64_t count) {
+  value = static_cast<T>(count);
+}
+
+/// An option that takes a whole number within `range`, which must fit T, as strictly as the keys of
+/// a configuration: CLI11 alone reads "-1" as 2^64 - 1 and "010" as 8. The help shows the default
+/// unless it is 0 or absent. Parsing throws InputError naming the option; `value` must live as long
+/// as the app.
+template <class T>
+Argument add_count(Arguments app, const std::string& names, T& value, CountRange range,
+                   const std::string& help) {
+  Argument option = app.add_taken(
+      names,
+      [&value, name = names.substr(0, names.find(',')), range](const std::string& text) {
+        take_count(value, parse_count(text, name, range.low, range.high));
+      },
+      help);
+  option.called("NUMBER");
+  if constexpr (std::integral<T>)
+    if (value != 0) option.shows(std::to_string(value));
+  return option;
+}
+
+/// The numbers of a list "1,2,4". Throws InputError naming the option.
+inline std::vector<std::size_t> counts_of(const std::string& list, const char* option) {
+  std::vector<std::size_t> counts;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    counts.push_back(parse_count(list.substr(at, end - at), option, 1, 1 << 24));
+    at = end + 1;
+  }
+  return counts;
+}
+
+/// Ranges that several commands share.
+constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads};
 
 /// The program's command line. CLI11 reads it; main does not see CLI11.
 class CommandLine {

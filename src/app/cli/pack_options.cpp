@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/cli/run_options.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"

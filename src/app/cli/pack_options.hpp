@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/cli/arguments.hpp"
+#include "app/cli/command_line.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/pack/pack_job.hpp"
 

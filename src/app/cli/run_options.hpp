@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/cli/arguments.hpp"
+#include "app/cli/command_line.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/config/recipe.hpp"
 #include "lockstep/train/files/run_directory.hpp"

@@ -23,7 +23,6 @@
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
-#include "lockstep/observe/course.hpp"
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/files/run_directory.hpp"

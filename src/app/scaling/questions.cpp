@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "lockstep/backend/pace.hpp"

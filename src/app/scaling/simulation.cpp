@@ -12,8 +12,6 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/infer/trained_model.hpp"
-#include "lockstep/reduce/exchange.hpp"
-#include "lockstep/study/simulate/norm_gathers.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "lockstep/train/specs.hpp"
 

@@ -10,7 +10,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
-#include "app/cli/count_option.hpp"
+#include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"

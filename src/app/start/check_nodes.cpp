@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-#include "app/start/bound_rank.hpp"
 #include "app/start/compute.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -12,7 +11,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/cluster/identity/hostlist.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/cluster/nodes/node_judge.hpp"
 #include "lockstep/cluster/nodes/node_measure.hpp"
 #include "lockstep/cluster/topology/machine.hpp"

@@ -12,8 +12,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/table.hpp"
-#include "lockstep/study/doctor/examine.hpp"
-#include "lockstep/study/doctor/records.hpp"
+#include "lockstep/study/doctor/diagnosis.hpp"
 #include "lockstep/study/what_if/what_if.hpp"
 #include "lockstep/train/agreement.hpp"
 

@@ -14,8 +14,8 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/cluster/identity/walltime.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/agreement.hpp"
-#include "lockstep/comm/phase_ranges.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 #include "lockstep/train/run_data.hpp"
 

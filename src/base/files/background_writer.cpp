@@ -16,7 +16,6 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 
 #include <fmt/core.h>
 #include <sys/stat.h>

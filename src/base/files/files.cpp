@@ -10,14 +10,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <fstream>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/large_files.hpp"
-#include "lockstep/base/files/rename.hpp"
 
 namespace lockstep {
 namespace {

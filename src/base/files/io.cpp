@@ -12,11 +12,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "lockstep/base/error.hpp"

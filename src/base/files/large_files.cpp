@@ -1,4 +1,4 @@
-#include "lockstep/base/files/large_files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 #include <fcntl.h>
 
@@ -7,7 +7,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/rename.hpp"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "lockstep/base/files/rename.hpp"
+#include "lockstep/base/files/files.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>

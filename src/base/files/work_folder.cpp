@@ -12,11 +12,9 @@
 #include <chrono>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/process.hpp"

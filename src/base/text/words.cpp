@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
-#include <vector>
 
 #include "lockstep/base/text/choices.hpp"
 #include "lockstep/base/text/json_text.hpp"

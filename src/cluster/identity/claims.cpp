@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/cluster/identity/hostlist.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 
 namespace lockstep::cluster {
 namespace {

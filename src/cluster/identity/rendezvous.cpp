@@ -17,8 +17,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/owned.hpp"
-#include "lockstep/cluster/identity/hostlist.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 
 namespace lockstep::cluster {
 namespace {

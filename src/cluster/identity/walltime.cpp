@@ -6,9 +6,6 @@
 #include <array>
 #include <cctype>
 #include <ctime>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"

@@ -12,7 +12,7 @@
 #include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/cluster/identity/hostlist.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 
 namespace lockstep::cluster {
 namespace {

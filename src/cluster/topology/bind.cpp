@@ -10,19 +10,13 @@
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/cluster/topology/cpuset.hpp"
-#include "lockstep/cluster/topology/pages.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -14,7 +14,6 @@
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
-#include "lockstep/cluster/topology/cpuset.hpp"
 
 namespace lockstep::cluster {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/collected.hpp"
-#include "lockstep/comm/staging.hpp"
 
 namespace lockstep::comm {
 

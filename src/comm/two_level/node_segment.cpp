@@ -7,7 +7,6 @@
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <random>
 #include <sstream>

@@ -1,7 +1,6 @@
 #include "comm/two_level/overlay.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/agreement.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/comm/waits/wait_deadline.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "lockstep/device/host_stream.hpp"
 
 namespace lockstep::comm {

@@ -11,9 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,8 +22,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/comm/agreement.hpp"
-#include "lockstep/comm/nodes.hpp"
-#include "lockstep/comm/waits/wait_deadline.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/bytes/copied_file.hpp"
+#include "data/bytes/file_bytes.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -15,7 +15,6 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"

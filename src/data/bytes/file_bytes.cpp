@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <fmt/core.h>
 
@@ -13,7 +12,6 @@
 #include <fstream>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 

@@ -3,21 +3,119 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "data/bytes/copied_file.hpp"
-#include "data/bytes/mapping.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/owned.hpp"
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
+
+/// Guards a mapped file whose pages may fail because the file was cut off or its disk does not
+/// answer. There the kernel would end the process (SIGBUS). Instead, the pages from there on become
+/// zeros and failed() is true from then on; callers ask it after reading. A few thousand guards can
+/// exist; further ones guard nothing. Other faults are handled as before. Where the map is shared
+/// and `writable`, what is written to such pages is this process's alone.
+///
+/// **Thread safety:** all of it.
+class FaultGuard {
+ public:
+  /// Guards `bytes` from `begin`, the start of a page, until this is destroyed; they must stay
+  /// mapped until then.
+  FaultGuard(void* begin, std::size_t bytes, bool writable = false);
+  ~FaultGuard();
+  FaultGuard(const FaultGuard&) = delete;
+  FaultGuard& operator=(const FaultGuard&) = delete;
+  bool failed() const;
+
+ private:
+  std::size_t slot_;
+};
+
+/// Pages of a file that all processes of the node share. Pages that cannot be read become zeros;
+/// failed() tells after the read.
+class Mapping {
+ public:
+  /// Throws InputError naming `name`.
+  Mapping(int descriptor, const std::string& name);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  /// Null when the file no longer has them.
+  const std::uint8_t* bytes(std::uint64_t begin, std::uint64_t end) const;
+  bool failed() const { return guard_ && guard_->failed(); }
+
+ private:
+  int descriptor_;
+  void* data_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::optional<FaultGuard> guard_;  // ends before the mapping does
+};
+
+/// A file's copy in a directory of this node, made piece by piece on demand by all processes of the
+/// node together. A table next to the copy, mapped by all of them, says which pieces are there and
+/// which process copies which, so that no piece is read from the original twice. An existing copy
+/// is used if it is of the same file as it is now and was made since this machine was started.
+///
+/// **Thread safety:** all of it.
+class CopiedFile {
+ public:
+  static constexpr std::uint64_t piece_bytes = 1 << 20;
+
+  /// Starts or joins the copy of `original`, open as `descriptor`, in `directory` (which is made if
+  /// need be, for this user alone). `patience_s`: how long to wait for another process that copies
+  /// a piece; its pieces are then read from the original. Throws InputError naming what cannot be
+  /// made, or was cut off.
+  CopiedFile(const std::filesystem::path& original, int descriptor,
+             const std::filesystem::path& directory, double patience_s = 30);
+  ~CopiedFile();
+  CopiedFile(const CopiedFile&) = delete;
+  CopiedFile& operator=(const CopiedFile&) = delete;
+
+  std::uint64_t size() const { return size_; }
+  std::uint64_t pieces() const { return (size_ + piece_bytes - 1) / piece_bytes; }
+  bool is_there(std::uint64_t piece) const;
+  /// Makes sure that bytes [begin, end) are in the copy, by copying or by waiting for another
+  /// process. False when that fails: then read the original.
+  bool ensure(std::uint64_t begin, std::uint64_t end);
+  /// Copies a piece, unless it is there or another process copies it. False when copying was given
+  /// up.
+  bool copy(std::uint64_t piece);
+  int descriptor() const { return copy_.get(); }
+  const std::filesystem::path& path() const { return path_; }  ///< of the copy
+  /// Why copying was given up; empty: nothing is wrong.
+  std::string problem() const;
+
+ private:
+  std::filesystem::path table() const { return path_.string() + ".pieces"; }
+  void map_table(int descriptor);
+  void open_copy();
+  bool given_up();
+  bool copy_claimed(std::uint64_t piece);
+  bool ensure_piece(std::uint64_t piece);
+  std::atomic_ref<std::uint64_t> state(std::uint64_t piece) const;
+
+  int original_;
+  double patience_s_;
+  std::uint64_t mine_;  // what this process writes into the table for a piece that it copies
+  std::uint64_t size_ = 0;
+  std::filesystem::path path_;  // of the copy
+  Descriptor copy_;
+  void* table_ = nullptr;  // mapped
+  std::size_t table_bytes_ = 0;
+  std::optional<FaultGuard> guard_;            // of the table, which may be cut off
+  std::atomic<int> error_{0};                  // errno of the first failure
+  std::atomic<std::uint64_t> stuck_claim_{0};  // of a process that was waited for in vain
+};
 
 /// Bytes of a file, counted from where its rows begin.
 struct ByteRange {

@@ -1,4 +1,4 @@
-#include "data/bytes/mapping.hpp"
+#include "data/bytes/file_bytes.hpp"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <mutex>
 

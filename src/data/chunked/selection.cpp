@@ -1,4 +1,4 @@
-#include "data/chunked/selection.hpp"
+#include "data/chunked/whole_data.hpp"
 
 #include <algorithm>
 #include <utility>

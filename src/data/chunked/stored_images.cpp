@@ -9,7 +9,6 @@
 
 #include "data/chunked/chunk_filters.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {

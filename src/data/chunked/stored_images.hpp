@@ -11,7 +11,7 @@
 #include "data/chunked/chunk_filters.hpp"
 #include "data/chunked/pixel_form.hpp"
 #include "data/chunked/whole_data.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {

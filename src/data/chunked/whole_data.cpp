@@ -10,7 +10,6 @@
 #include <set>
 #include <utility>
 
-#include "data/chunked/selection.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"

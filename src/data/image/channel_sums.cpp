@@ -1,4 +1,4 @@
-#include "lockstep/data/image/channel_sums.hpp"
+#include "lockstep/data/image/image.hpp"
 
 #include <algorithm>
 #include <cmath>

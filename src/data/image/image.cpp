@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 

@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "data/image/jpeg/jpeg_codec.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 namespace {

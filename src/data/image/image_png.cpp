@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -4,7 +4,7 @@
 #include <webp/decode.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 

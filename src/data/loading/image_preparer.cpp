@@ -7,7 +7,6 @@
 #include "data/augment/geometry.hpp"
 #include "data/loading/row_maker.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 
 namespace lockstep::data {
 namespace {

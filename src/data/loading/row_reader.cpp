@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "data/loading/row_maker.hpp"
 #include "lockstep/base/error.hpp"

@@ -10,11 +10,10 @@
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/data/image/channel_sums.hpp"
+#include "lockstep/data/image/image.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"

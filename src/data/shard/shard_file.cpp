@@ -10,8 +10,6 @@
 #include "data/shard/rows.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/h5.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -13,7 +13,7 @@
 #include "data/chunked/block_cache.hpp"
 #include "data/chunked/pixel_form.hpp"
 #include "data/shard/rows.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/data/external/external.hpp"

@@ -3,13 +3,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
-#include <filesystem>
 
 #include "data/bytes/row_names.hpp"
 #include "data/shard/rows.hpp"
@@ -20,7 +16,6 @@
 #include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/owned.hpp"
-#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 namespace {

@@ -11,10 +11,8 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "model/description.hpp"
-#include "model/formats/onnx/onnx.hpp"
 #include "model/formats/readers.hpp"
 #include "model/formats/stored_tensor.hpp"
-#include "model/formats/torch/pth.hpp"
 
 namespace lockstep::model {
 namespace {

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "lockstep/model/formats/formats.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "model/formats/stored_tensor.hpp"
+#include "model/formats/torch/pickle.hpp"
 #include "model/formats/zip.hpp"
 
 namespace lockstep::model {
@@ -43,5 +49,64 @@ ByName by_name(const TensorFile& file);
 /// The ResNet that has exactly these tensors, with the usual input. Throws InputError naming the
 /// one that is most alike, and the first tensor that differs.
 nn::ResNetSpec deduce(const ByName& tensors);
+
+/// A network with its weights as an ONNX file of operator set 13 and IR version 7, which also older
+/// readers take (github.com/onnx/onnx, onnx.proto and docs/Operators.md). N, the number of images,
+/// is free.
+///
+///   images         uint8 [N, height, width, channels]: the file normalises the pixels itself
+///   logits         float [N, classes]
+///   probabilities  float [N, classes], their softmax
+///
+/// Constants have the names of the tensors. The metadata are notes_of() and `steps`. The same model
+/// and options give the same bytes. Throws InputError naming the node that ONNX has no form for,
+/// and where pixels cannot be normalised because mean and deviation are not known. Takes about five
+/// times the weights' memory.
+std::string onnx_bytes(const Model& model, const GraphOptions& options);
+inline std::string onnx_bytes(const Model& model) { return onnx_bytes(model, {}); }
+
+/// True when a file begins as an ONNX file does whose producer is named. There is no magic number:
+/// others are found by the ending of their name.
+bool looks_like_onnx(std::string_view begin);
+
+/// Finds the weights among the constants of the graph. Throws InputError saying what is wrong, also
+/// where batch norms were made parts of the convolutions.
+TensorFile read_onnx(std::shared_ptr<const std::string> content);
+
+/// A state dict as torch.save() writes it.
+std::string pth_bytes(const Model& model);
+
+/// True when the zip is one of torch.save()'s.
+bool is_pth(const ZipReader& zip);
+
+/// Finds the state dict and its tensors, and checks that each lies in its storage. Throws
+/// InputError saying what is wrong.
+TensorFile read_pth(std::shared_ptr<const ZipReader> zip);
+
+/// The same for the form before PyTorch 1.6, which is no zip.
+bool looks_like_old_pth(std::string_view begin);
+TensorFile read_old_pth(std::shared_ptr<const std::string> content);
+
+/// The names that a pickle of tensors may have.
+std::span<const std::string_view> torch_names();
+
+/// A flat buffer that tensors lie in.
+struct TorchStorage {
+  std::string key;
+  const NumberForm* type = nullptr;
+  std::size_t count = 0;
+};
+
+/// The bytes of a storage, of exactly count * type->bytes. Throws InputError where there are none.
+using FindStorage =
+    std::function<std::function<std::string_view(std::string& buffer)>(const TorchStorage&)>;
+
+/// The tensors of the state dict in a pickle: the dictionary that has some below `state_dict`,
+/// `model` and the like, or else the outermost one. Throws InputError saying what is missing or
+/// wrong.
+std::vector<StoredTensor> tensors_in(const Pickle& pickle, const FindStorage& find);
+
+/// The storages that the pickle refers to, each once.
+std::vector<TorchStorage> storages_in(const Pickle& pickle);
 
 }  // namespace lockstep::model

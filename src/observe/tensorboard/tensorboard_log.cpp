@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/appending_file.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"

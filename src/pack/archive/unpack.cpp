@@ -1,4 +1,4 @@
-#include "pack/archive/unpack.hpp"
+#include "pack/archive/tar.hpp"
 
 #include <bzlib.h>
 #include <fmt/core.h>
@@ -15,7 +15,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/large_files.hpp"
 
 namespace lockstep::pack {
 namespace fs = std::filesystem;

@@ -16,9 +16,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/large_files.hpp"
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::pack {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::pack {

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "pack/archive/unpack.hpp"
+#include "pack/archive/tar.hpp"
 #include "pack/index/layout.hpp"
 #include "pack/source/source_files.hpp"
 

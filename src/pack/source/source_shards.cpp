@@ -4,7 +4,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/image/image.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "pack/source/source_files.hpp"
 

@@ -8,9 +8,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "ports/cpu/arena/arena.hpp"
-#include "ports/cpu/arena/vectors.hpp"
 #include "ports/cpu/kernels/winograd/winograd.hpp"
-#include "ports/cpu/measure.hpp"
 #include "ports/cpu/program.hpp"
 
 namespace lockstep::cpu {

@@ -1,4 +1,4 @@
-#include "ports/cpu/measure.hpp"
+#include "ports/cpu/program.hpp"
 
 #include <malloc.h>
 
@@ -11,7 +11,6 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "ports/cpu/program.hpp"
 #include "ports/cpu/units/conv/winograd_conv.hpp"
 
 namespace lockstep::cpu {

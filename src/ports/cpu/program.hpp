@@ -1,6 +1,12 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/program.hpp"
+#include "lockstep/backend/winograd.hpp"
+#include "lockstep/nn/network.hpp"
 #include "ports/cpu/team.hpp"
 #include "ports/cpu/units/boundary_runner.hpp"
 #include "ports/cpu/units/head_runner.hpp"
@@ -122,5 +128,16 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
 /// The same where lanes share the rows: a chunk stands for each lane, and has all rows.
 std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,
                                std::size_t lanes);
+
+/// Measures each pass of each 3 x 3 convolution of a training program both ways, on all lanes and
+/// in the program's own chunks, the preparation of the weights included. Lists the passes that
+/// Winograd's algorithm makes at least a tenth faster.
+backend::Winograd measure_winograd(const nn::Network& network, const backend::ProgramSpec& spec,
+                                   Team& team, std::size_t chunk_bytes);
+
+/// What a process that runs these programs has in memory, but for parameters, values and images:
+/// itself, the libraries' generated code, and what of their scratch they touch. Bytes.
+std::size_t measure_memory(const nn::Network& network, std::span<const backend::ProgramSpec> specs,
+                           Team& team, std::size_t chunk_bytes);
 
 }  // namespace lockstep::cpu

@@ -6,7 +6,6 @@
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/device.hpp"
-#include "ports/cuda/plan/measure.hpp"
 #include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/program.hpp"
 #include "ports/cuda/runtime/range.hpp"

@@ -10,7 +10,6 @@
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/runtime/stream.hpp"
-#include "ports/cuda/runtime/graph.hpp"
 
 namespace lockstep::cuda {
 

@@ -23,9 +23,7 @@
 #include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "ports/http/listening.hpp"
-#include "ports/http/reply.hpp"
 #include "ports/http/request_deadline.hpp"
-#include "ports/http/strict_header.hpp"
 
 namespace lockstep {
 namespace {

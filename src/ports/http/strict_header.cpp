@@ -1,4 +1,4 @@
-#include "ports/http/strict_header.hpp"
+#include "ports/http/listening.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "lockstep/comm/worlds/mpi_library.hpp"
+#include "lockstep/comm/worlds/world.hpp"
 
 #include <dlfcn.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
-#include "lockstep/comm/waits/wait_deadline.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 #include "ports/mpi/roll_call.hpp"
 
 namespace lockstep::mpi {

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"

@@ -16,7 +16,6 @@
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/files/h5_writer.hpp"
 #include "lockstep/base/files/io.hpp"
-#include "lockstep/base/files/large_files.hpp"
 
 namespace lockstep::serve {
 namespace {

@@ -1,7 +1,6 @@
 #include "serve/protocol/route.hpp"
 
 #include <map>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

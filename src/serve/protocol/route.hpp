@@ -1,11 +1,28 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "lockstep/base/http.hpp"
+
 namespace lockstep::serve {
+
+/// Throws RequestError 400 when `condition` does not hold. The sentence is only made then.
+template <class... Values>
+void expect(bool condition, fmt::format_string<Values...> sentence, Values&&... values) {
+  if (!condition) throw RequestError(400, fmt::format(sentence, std::forward<Values>(values)...));
+}
+
+/// A body without the encoding that the header Content-Encoding names: gzip, deflate or none.
+/// Throws RequestError: 415 for another encoding, 400 when the bytes are damaged or cut off, 413
+/// when they become more than `most_bytes`, 503 when `share` cannot have the bytes that it makes.
+std::string decode_content(std::string body, const std::string& encoding, std::size_t most_bytes,
+                           ByteBudget::Share& share);
 
 /// What a path asks for.
 enum class Resource {

@@ -9,9 +9,8 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "serve/predictor.hpp"
-#include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_request.hpp"
-#include "serve/protocol/request_error.hpp"
+#include "serve/protocol/route.hpp"
 
 namespace lockstep::serve {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/http.hpp"
 #include "serve/protocol/infer_request.hpp"
-#include "serve/service/version.hpp"
+#include "serve/service/repository.hpp"
 
 // From a request's body to rows, and from their logits to the response's body.
 namespace lockstep::serve {

@@ -6,9 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"
-#include "serve/protocol/request_error.hpp"
 #include "serve/protocol/route.hpp"
 #include "serve/service/documents.hpp"
 

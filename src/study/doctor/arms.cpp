@@ -2,7 +2,7 @@
 // filled its ring: those batches would seem to cost nothing. From an empty one, a loader that is
 // too slow is waited for at once, and one that is fast enough soon runs ahead; the first steps do
 // not count.
-#include "study/doctor/arms.hpp"
+#include "study/doctor/examination.hpp"
 
 #include <algorithm>
 #include <cstring>

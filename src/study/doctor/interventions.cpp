@@ -1,4 +1,4 @@
-#include "lockstep/study/doctor/examine.hpp"
+#include "lockstep/study/doctor/diagnosis.hpp"
 
 #include <fmt/core.h>
 

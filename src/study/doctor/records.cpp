@@ -1,4 +1,4 @@
-#include "lockstep/study/doctor/records.hpp"
+#include "lockstep/study/doctor/diagnosis.hpp"
 
 #include <algorithm>
 #include <utility>

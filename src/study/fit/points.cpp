@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <regex>
 #include <set>
 #include <utility>
@@ -18,7 +17,6 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/observe/binding_record.hpp"
-#include "lockstep/observe/records.hpp"
 #include "lockstep/study/fit/points.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 

@@ -1,7 +1,5 @@
 #include "study/fit/regression.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "lockstep/base/statistics.hpp"

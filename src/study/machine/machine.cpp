@@ -1,15 +1,21 @@
 #include "lockstep/study/machine/machine.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
-#include <fmt/core.h>
-
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/config/toml.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "lockstep/study/machine/nccl_table.hpp"
 
 namespace lockstep::study {
 namespace {
@@ -123,6 +129,192 @@ backend::LinePace pace_for(const DeviceProfile& device, const nn::Network& netwo
               row_floor_ms(reference, device.precision, device.rates),
           device.pace.step_ms * static_cast<double>(network.nodes.size()) /
               static_cast<double>(reference.nodes.size())};
+}
+
+namespace {
+
+// NCCL's model of an all-reduce (src/graph/tuning.cc of NCCL 2.28): a base latency, one for each
+// step inside of a node and between nodes, and a bandwidth. Microseconds, for LL, LL128, Simple.
+constexpr std::array<const char*, 3> protocols = {"LL", "LL128", "Simple"};
+constexpr std::array<double, 3> tree_base = {6.8, 14.0, 8.4}, ring_base = {6.6, 14.0, 8.4},
+                                tree_nvlink = {0.6, 1.25, 4.0}, ring_nvlink = {0.6, 1.9, 3.4},
+                                tree_net = {5.0, 8.5, 14.0}, ring_net = {2.7, 4.0, 14.0};
+constexpr double ring_plateau = 1.4;  // Simple between nodes, for large data
+constexpr double host_overhead_us = 1;
+
+/// The share of the bus that a protocol reaches.
+double ring_share(std::size_t protocol) { return std::array{0.25, 0.92, 1.0}[protocol]; }
+double tree_bus_share(std::size_t protocol) {
+  return 0.92 * std::array{1 / 3.8, 0.915, 1.0}[protocol];
+}
+
+struct Case {
+  double ranks, nodes, per_node;
+  double hops = 2;  // of a ring: 1 for an all-gather
+};
+
+Case case_of(const Layout& layout) {
+  return {.ranks = static_cast<double>(layout.ranks),
+          .nodes = static_cast<double>(layout.nodes()),
+          .per_node = static_cast<double>(std::min(layout.ranks, layout.per_node))};
+}
+
+double bus_gb_per_s(const NetworkProfile& network, const Case& at) {
+  return at.nodes > 1 ? std::min(network.inside_gb_per_s, network.node_gb_per_s)
+                      : network.inside_gb_per_s;
+}
+
+NcclChoice ring(const NetworkProfile& network, const Case& at, std::size_t protocol, double bytes) {
+  const double steps = at.hops * (at.ranks - 1), between = at.hops * (at.nodes - 1);
+  const double overhead = protocol == 2 ? 3 * host_overhead_us : host_overhead_us;
+  double latency = ring_base[protocol] +
+                   (steps - between) * std::max(ring_nvlink[protocol], overhead) +
+                   between * ring_net[protocol];
+  const bool plateau =
+      at.hops == 2 && at.nodes > 1 && protocol == 2 && bytes >= at.ranks / 16 * 65536;
+  if (plateau) latency *= ring_plateau;
+  return {at.hops == 2 ? "AllReduce" : "AllGather", "Ring", protocols[protocol], latency,
+          bus_gb_per_s(network, at) * ring_share(protocol) * at.ranks / steps};
+}
+
+NcclChoice tree(const NetworkProfile& network, const Case& at, std::size_t protocol) {
+  const double latency = tree_base[protocol] + 2 * ((at.per_node - 1) * tree_nvlink[protocol] +
+                                                    std::log2(at.nodes) * tree_net[protocol]);
+  return {"AllReduce", "Tree", protocols[protocol], latency,
+          bus_gb_per_s(network, at) * tree_bus_share(protocol) / 2};
+}
+
+double nccl_s(const NetworkProfile& network, const Case& at, double bytes) {
+  double best = std::numeric_limits<double>::infinity();
+  for (std::size_t p = 0; p < protocols.size(); ++p) {
+    best = std::min(best, seconds_of(ring(network, at, p, bytes), bytes));
+    if (at.hops == 2) best = std::min(best, seconds_of(tree(network, at, p), bytes));
+  }
+  return best;
+}
+
+double ring_s(const NetworkProfile& network, const Case& at, double bytes) {
+  const double steps = at.hops * (at.ranks - 1), between = at.hops * (at.nodes - 1);
+  return ((steps - between) * network.inside_latency_us + between * network.latency_us) * 1e-6 +
+         steps / at.ranks * bytes / (bus_gb_per_s(network, at) * 1e9);
+}
+
+/// Each rank sends a part to each other one and gets their sums: two delays, whatever the number of
+/// ranks. Over two levels only a node's owners of equal parts talk to other nodes.
+ReduceCost direct(const NetworkProfile& network, const Case& at, double bytes) {
+  const double inside =
+      2 * (at.per_node - 1) / at.per_node * bytes / (network.inside_gb_per_s * 1e9);
+  if (at.nodes <= 1)
+    return {inside + 2 * (at.ranks - 1) * network.message_us * 1e-6,
+            2 * network.inside_latency_us * 1e-6};
+  const double across = 2 * (at.nodes - 1) / at.nodes * bytes / (network.node_gb_per_s * 1e9);
+  const double messages = 2 * (at.nodes - 1) * network.message_us * 1e-6;
+  return {across + messages, 2 * network.latency_us * 1e-6 + inside};
+}
+
+/// Each rank sends each other one its part of `bytes` bytes: no sum inside of a node makes what
+/// leaves it less. Seconds.
+double trade_s(const NetworkProfile& network, const Case& at, double bytes) {
+  const double part = bytes / at.ranks, away = at.ranks - at.per_node;
+  return std::max((at.per_node - 1) * part / (network.inside_gb_per_s * 1e9),
+                  at.per_node * away * part / (network.node_gb_per_s * 1e9));
+}
+
+double message_latency_s(const NetworkProfile& network, bool alone) {
+  if (network.by == SumBy::nccl)
+    return 1e-6 * (ring_base.back() + (alone ? ring_nvlink.back() : ring_net.back()));
+  return 1e-6 * (alone ? network.inside_latency_us : network.latency_us);
+}
+
+/// Bytes in int8 of that many in float.
+struct Int8Bytes {
+  explicit Int8Bytes(double floats)
+      : values(floats / 4),
+        scales(floats / static_cast<double>(backend::arithmetic::scale_block)) {}
+  double all() const { return values + scales; }
+  double values, scales;
+};
+
+}  // namespace
+
+ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  if (layout.ranks <= 1) return {};
+  const Case at = case_of(layout);
+  const double sent = bytes * network.value_bytes / 4;
+  switch (network.by) {
+    case SumBy::nccl:
+      return {nccl_s(network, at, sent), 0};
+    case SumBy::ring:
+      return {ring_s(network, at, sent), 0};
+    case SumBy::direct:
+      return direct(network, at, sent);
+  }
+  throw Error("a way to sum without a formula");
+}
+
+ReduceCost int8_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  if (layout.ranks <= 1) return {};
+  Case at = case_of(layout);
+  const Int8Bytes sent(bytes);
+  const double traded_s = trade_s(network, at, sent.all());
+  const double latency_s = message_latency_s(network, at.nodes <= 1);
+  if (network.by == SumBy::direct)  // which gathers as it trades
+    return {2 * traded_s + 4 * (at.ranks - 1) * network.message_us * 1e-6, 2 * latency_s};
+  at.hops = 1;
+  const auto gathered_s = network.by == SumBy::nccl ? nccl_s : ring_s;
+  return {latency_s + traded_s + gathered_s(network, at, sent.values) +
+              gathered_s(network, at, sent.scales),
+          0};
+}
+
+ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  if (layout.ranks <= 1) return {};
+  const std::size_t on_node = std::min(layout.ranks, layout.per_node);
+  const bool alone = layout.nodes() <= 1;
+  const double inside_s = bytes / (network.inside_gb_per_s * 1e9);
+  double busy_s = 0, distances = 0;
+  for (std::size_t distance = 1; distance < layout.ranks; distance *= 2, ++distances) {
+    const double leaving = alone ? 0 : static_cast<double>(std::min(distance, on_node));
+    const double stay_s = alone || distance < on_node ? inside_s : 0;
+    busy_s += std::max(stay_s, leaving * bytes / (network.node_gb_per_s * 1e9));
+  }
+  return {busy_s / distances + 1e-6 * network.message_us, message_latency_s(network, alone)};
+}
+
+double gather_s(const NetworkProfile& network, const Layout& layout, std::size_t group,
+                double bytes) {
+  check(network.by == SumBy::direct, "only ranks on CPUs gather by messages to each other one");
+  const std::size_t on_node = std::min({layout.ranks, layout.per_node, group});
+  const auto here = static_cast<double>(on_node - 1), away = static_cast<double>(group - on_node);
+  const auto sharing = static_cast<double>(std::min(layout.ranks, layout.per_node));
+  const double latency_us = away > 0 ? network.latency_us : network.inside_latency_us;
+  return 1e-6 * (latency_us + (here + away) * network.message_us) +
+         std::max(here * bytes / (network.inside_gb_per_s * 1e9),
+                  sharing * away * bytes / (network.node_gb_per_s * 1e9));
+}
+
+ReduceCost all_reduce_cost(const CommFigures& measured, double bytes) {
+  const auto alone = measured.verbs.find("all-reduce");
+  const auto queued = measured.verbs.find("all-reduce, queued");
+  check(alone != measured.verbs.end(), "the figures have no all-reduce");
+  const double seconds = seconds_of(alone->second, bytes);
+  if (queued == measured.verbs.end()) return {seconds, 0};
+  const double busy = std::min(seconds, seconds_of(queued->second, bytes));
+  return {busy, seconds - busy};
+}
+
+/// A trade's messages are those of a gather by ranks on CPUs; NCCL gathers by rings, over which
+/// each byte leaves a node once.
+ReduceCost int8_cost(const CommFigures& measured, double bytes) {
+  const auto gather = measured.verbs.find("all-gather");
+  check(gather != measured.verbs.end(), "the figures have no all-gather");
+  if (measured.ranks <= 1) return {};
+  const auto gathered_s = [&](double part) { return seconds_of(gather->second, part); };
+  const double ranks = measured.ranks, per_node = ranks / measured.nodes;
+  const double more =
+      measured.transport == "NCCL" ? std::max(1.0, per_node * (ranks - per_node) / (ranks - 1)) : 1;
+  const Int8Bytes sent(bytes);
+  return {gathered_s(more * sent.all()) + gathered_s(sent.values) + gathered_s(sent.scales), 0};
 }
 
 }  // namespace lockstep::study

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -8,7 +9,166 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
+#include "study/page/plot.hpp"
 #include "study/runs/story.hpp"
+
+namespace lockstep::study {
+namespace {
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+/// Steps, or epochs where an epoch is not equally long in all runs.
+struct Unit {
+  bool epochs = false;
+  std::string name() const { return epochs ? "epoch" : "step"; }
+  double of(const RunStory& run, double step) const {
+    return epochs ? step / static_cast<double>(run.steps_per_epoch()) : step;
+  }
+};
+
+Unit unit_of(const std::vector<RunStory>& runs) {
+  const bool known =
+      std::ranges::all_of(runs, [](const RunStory& run) { return run.steps_per_epoch() > 0; });
+  const bool equal = std::ranges::all_of(runs, [&](const RunStory& run) {
+    return run.steps_per_epoch() == runs.front().steps_per_epoch();
+  });
+  return {known && !equal};
+}
+
+Curve curve_of(const RunStory& run, const Bins<Extremes>& bins, const Unit& unit) {
+  Curve curve;
+  for (std::size_t k = 0; k < bins.pieces().size(); ++k) {
+    const Extremes& piece = bins.pieces()[k];
+    const double width = static_cast<double>(bins.width());
+    const double middle = std::min(static_cast<double>(k) * width + 0.5 * (width + 1),
+                                   static_cast<double>(run.steps));
+    if (piece.count == 0) {
+      curve.around.push_back({unit.of(run, middle), nothing});
+      curve.line.push_back({unit.of(run, middle), nothing});
+      continue;
+    }
+    curve.line.push_back({unit.of(run, middle), piece.mean()});
+    Spot least{unit.of(run, static_cast<double>(piece.least_step)), piece.least};
+    Spot most{unit.of(run, static_cast<double>(piece.most_step)), piece.most};
+    if (most.x < least.x) std::swap(least, most);
+    curve.around.insert(curve.around.end(), {least, most});
+  }
+  if (bins.width() == 1) curve.around.clear();  // the line has all values
+  return curve;
+}
+
+/// One value for each epoch that has it.
+Curve epoch_curve(const RunStory& run, const Unit& unit, auto&& value_of) {
+  Curve curve;
+  for (const observe::EpochRecord& epoch : run.epochs)
+    if (const std::optional<double> value = value_of(epoch))
+      curve.line.push_back({unit.of(run, static_cast<double>(epoch.step)), *value});
+  if (curve.line.size() > 1000) curve.line.erase(curve.line.begin(), curve.line.end() - 1000);
+  if (curve.line.size() <= 120) curve.spots = curve.line;
+  return curve;
+}
+
+std::vector<PlotMark> restarts_of(const std::vector<RunStory>& runs, const Unit& unit) {
+  std::vector<PlotMark> marks;
+  for (const RunStory& run : runs)
+    for (std::size_t k = 1; k < run.starts.size(); ++k) {
+      const Beginning& before = run.starts[k - 1];
+      marks.push_back(
+          {unit.of(run, static_cast<double>(run.starts[k].start.from_step)),
+           fmt::format("{}started again after step {}; before, it {}",
+                       runs.size() > 1 ? run.name + ": " : "", run.starts[k].start.from_step,
+                       before.end ? before.end->status + ": " + before.end->reason
+                                  : "ended without a word")});
+    }
+  if (marks.size() > 200) marks.resize(200);
+  return marks;
+}
+
+struct Kind {
+  const char *name, *title, *y_name, *caption;
+  Bins<Extremes> RunStory::*bins;
+  double observe::Validation::*validation;
+  bool share;
+};
+constexpr Kind curve_kinds[] = {
+    {"loss", "Loss", "loss", "Loss of each step's global batch, and of validations.",
+     &RunStory::loss, &observe::Validation::loss, false},
+    {"accuracy", "Accuracy", "top-1", "Top-1: of each step's global batch, and of validations.",
+     &RunStory::top1, &observe::Validation::top1, true},
+    {"step-time", "Time of a step", "ms", "Rank 0's time of each step.", &RunStory::step_ms,
+     nullptr, false}};
+
+void add_run(const RunStory& run, const Kind& kind, const Unit& unit, std::size_t colour,
+             bool alone, std::vector<Curve>& curves) {
+  const auto add = [&](Curve curve, const std::string& what, std::size_t of, bool dashed,
+                       bool dotted = false) {
+    if (curve.line.empty()) return;
+    curve.name = alone ? what : dashed ? run.name + ", " + what : run.name;
+    curve.colour = of;
+    curve.dashed = dashed;
+    curve.dotted = dotted;
+    curves.push_back(std::move(curve));
+  };
+  const Bins<Extremes>& bins = run.*kind.bins;
+  add(curve_of(run, bins, unit),
+      bins.width() == 1 ? "each step"
+                        : fmt::format("mean of {} steps; faint: their extremes", bins.width()),
+      colour, false);
+  if (kind.validation == nullptr) return;
+  add(epoch_curve(run, unit,
+                  [&](const observe::EpochRecord& epoch) {
+                    return epoch.validation ? std::optional((*epoch.validation).*kind.validation)
+                                            : std::nullopt;
+                  }),
+      "validation", alone ? 1 : colour, !alone);
+  add(epoch_curve(run, unit,
+                  [&](const observe::EpochRecord& epoch) {
+                    return epoch.average ? std::optional((*epoch.average).*kind.validation)
+                                         : std::nullopt;
+                  }),
+      "the weights' average", alone ? 4 : colour, true, !alone);
+}
+
+}  // namespace
+
+std::vector<Block> curves_section(const std::vector<RunStory>& runs) {
+  const Unit unit = unit_of(runs);
+  const std::vector<PlotMark> marks = restarts_of(runs, unit);
+  std::vector<Block> blocks = {Heading{"Course"}};
+  for (const Kind& kind : curve_kinds) {
+    Plot plot{kind.title, kind.y_name, unit.name(), {}, marks, kind.share};
+    for (std::size_t k = 0; k < runs.size(); ++k)
+      add_run(runs[k], kind, unit, k, runs.size() == 1, plot.curves);
+    std::string svg = plot_svg(plot);
+    if (svg.empty()) continue;
+    std::string caption = kind.caption;
+    if (!marks.empty()) caption += " Vertical lines: the run was started again there.";
+    blocks.push_back(Figure{kind.name, std::move(svg), std::move(caption)});
+  }
+  return blocks.size() > 1 ? blocks : std::vector<Block>{};
+}
+
+std::vector<Block> phases_section(const RunStory& run) {
+  Stack stack{"Where a step's time goes", "ms", "step", {}, {}, {}};
+  for (const observe::StepPart& part : observe::step_parts) stack.parts.push_back(part.name);
+  const double width = static_cast<double>(run.phases.width());
+  std::size_t k = 0;
+  for (const PhaseSums& piece : run.phases.pieces()) {
+    stack.edges.push_back(static_cast<double>(k) * width);
+    const observe::StepTimes mean = piece.count > 0 ? piece.mean() : observe::StepTimes{};
+    std::vector<double>& heights = stack.heights.emplace_back();
+    for (const observe::StepPart& part : observe::step_parts) heights.push_back(mean.*part.step);
+    ++k;
+  }
+  stack.edges.push_back(std::min(static_cast<double>(k) * width, static_cast<double>(run.steps)));
+  std::string svg = stack_svg(stack);
+  if (svg.empty()) return {};
+  return {Figure{"phases", std::move(svg),
+                 fmt::format("Where a step's time is spent on rank 0: means of {}.",
+                             counted(run.phases.width(), "step"))}};
+}
+
+}  // namespace lockstep::study
 
 // What a run used: core-hours, GPU-hours, energy and cost.
 namespace lockstep::study {

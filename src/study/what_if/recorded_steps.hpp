@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/observe/records.hpp"
-#include "lockstep/study/doctor/records.hpp"
+#include "lockstep/study/doctor/diagnosis.hpp"
 
 namespace lockstep::study {
 

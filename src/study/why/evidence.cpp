@@ -10,7 +10,6 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/observe/course.hpp"
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/study/why/why.hpp"
 #include "lockstep/train/files/run_directory.hpp"

@@ -1,7 +1,6 @@
 #include "lockstep/study/why/why.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <string_view>
 #include <utility>
 

@@ -1,15 +1,15 @@
 #include "train/decide/data_checks.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
-#include <vector>
-
-#include <fmt/core.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -149,6 +149,50 @@ std::string say_empty_classes(const data::DataSet& training) {
     if (!there[c]) names.push_back(classes[c]);
   return fmt::format("{} of {} classes ha{} no training row: {}{}", empty, classes.size(),
                      empty == 1 ? "s" : "ve", join(names, ", "), empty > listed ? ", ..." : "");
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_shards(const fs::path& folder) {
+  std::error_code none;
+  for (fs::directory_iterator at(folder, none), end; !none && at != end; at.increment(none))
+    if (at->path().extension() == ".h5") return true;
+  return false;
+}
+
+}  // namespace
+
+bool holds_data_set(const fs::path& folder) {
+  return holds_shards(folder) || holds_shards(folder / "train") || holds_shards(folder / "val");
+}
+
+std::string packed_set(const std::string& path, PackedPart part) {
+  if (path.empty() || holds_shards(path)) return path;
+  const fs::path inner = fs::path(path) / (part == PackedPart::training ? "train" : "val");
+  return holds_shards(inner) ? inner.string() : path;
+}
+
+std::string given_set(const std::string& path, PackedPart part) {
+  std::string found = packed_set(path, part);
+  const bool training = part == PackedPart::training;
+  const std::string other =
+      packed_set(path, training ? PackedPart::validation : PackedPart::training);
+  require(found != path || other == path,
+          fmt::format("{}: has {}, but no {}", path, training ? "val/" : "train/",
+                      training ? "train/" : "val/ (to validate on the training set, name it)"));
+  return found;
+}
+
+DataSets find_data_sets(const DataSets& given) {
+  DataSets found{.train = given_set(given.train, PackedPart::training),
+                 .val = given_set(given.val, PackedPart::validation)};
+  if (given.val.empty() && found.train != given.train) {
+    const std::string validation = packed_set(given.train, PackedPart::validation);
+    if (validation != given.train) found.val = validation;
+  }
+  return found;
 }
 
 }  // namespace lockstep::train

@@ -1,6 +1,5 @@
 #include "train/files/checkpoint_writer.hpp"
 
-#include <memory>
 #include <utility>
 
 #include <fmt/core.h>

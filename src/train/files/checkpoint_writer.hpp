@@ -12,7 +12,7 @@
 
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/base/files/background_writer.hpp"
-#include "lockstep/base/files/large_files.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/model/checkpoint.hpp"
 #include "lockstep/observe/records.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/backend/parameters.hpp"
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set_info.hpp"

@@ -6,8 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include <fmt/core.h>
-
 #include "lockstep/base/clock.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/comm/record.hpp"

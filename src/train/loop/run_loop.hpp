@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "lockstep/train/trainer.hpp"
-#include "train/ending/save_schedule.hpp"
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
 #include "train/loop/ledger.hpp"

@@ -1,6 +1,6 @@
 // Fuzzes ONNX. The first byte says what the rest is: a file; or a graph or a constant, which this
 // puts into a file, because otherwise most changes are to a length around it.
-#include "model/formats/onnx/onnx.hpp"
+#include "model/formats/readers.hpp"
 
 #include "tests/fuzz/formats/tensors.hpp"
 #include "tests/unit/model/formats/onnx_fixture.hpp"

@@ -1,7 +1,7 @@
 // Fuzzes .pth: a pickle that this puts into a zip with two storages, because a zip has sums that
 // hardly any change keeps; a zip as it is; or a file of the form before PyTorch 1.6. The first byte
 // says which.
-#include "model/formats/torch/pth.hpp"
+#include "model/formats/readers.hpp"
 
 #include "tests/fuzz/formats/tensors.hpp"
 #include "tests/unit/model/formats/pickle_fixture.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/two_level/two_level.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "tests/mpi/comm/pretended_nodes.hpp"
 #include "tests/mpi/train/trainer_ranks.hpp"
 

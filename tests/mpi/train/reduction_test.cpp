@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/reduce/bucket_choice.hpp"
+#include "lockstep/reduce/buckets.hpp"
 #include "tests/mpi/comm/pretended_nodes.hpp"
 #include "tests/mpi/train/train_fixture.hpp"
 #include "tests/support/harness/mpi_world.hpp"

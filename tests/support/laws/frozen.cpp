@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "lockstep/nn/freeze.hpp"
 #include "lockstep/nn/partition.hpp"
 
 namespace lockstep::test {

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "tests/support/laws/frozen.hpp"
 

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/topology/gpu_choice.hpp"
+#include "lockstep/cluster/topology/binding_plan.hpp"
 #include "lockstep/device/gpus.hpp"
 
 using namespace lockstep;

@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/identity/hostlist.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 
 namespace {
 

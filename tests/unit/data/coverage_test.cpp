@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "data/chunked/selection.hpp"
+#include "data/chunked/whole_data.hpp"
 #include "lockstep/base/rng.hpp"
 
 using namespace lockstep;

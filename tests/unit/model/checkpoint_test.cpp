@@ -9,7 +9,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/large_files.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
 
 using namespace lockstep;

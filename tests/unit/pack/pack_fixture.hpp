@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/data/shard/shard_normalisation.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "pack/pack_folder.hpp"
 #include "pack/packer.hpp"
 #include "tests/support/folder_fixture.hpp"

@@ -10,7 +10,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
-#include "pack/archive/unpack.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/unit/pack/tar_fixture.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/rng.hpp"
-#include "ports/cpu/arena/muon.hpp"
+#include "ports/cpu/arena/arena.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
 #include "tests/support/laws/rules.hpp"
 #include "tests/support/networks/sketch.hpp"

@@ -1,4 +1,4 @@
-#include "lockstep/reduce/bucket_choice.hpp"
+#include "lockstep/reduce/buckets.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

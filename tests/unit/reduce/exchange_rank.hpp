@@ -12,7 +12,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/nn/freeze.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/reduce/exchange.hpp"
 

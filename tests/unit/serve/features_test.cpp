@@ -1,5 +1,5 @@
 // What a network's last layer reads, as outputs of the network.
-#include "lockstep/serve/features.hpp"
+#include "lockstep/serve/predict_job.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "serve/protocol/request_error.hpp"
+#include "serve/protocol/route.hpp"
 
 using namespace lockstep;
 using namespace lockstep::serve;

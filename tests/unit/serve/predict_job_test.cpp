@@ -16,8 +16,8 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/infer/classifier.hpp"
-#include "serve/piece.hpp"
 #include "serve/predictions/predictions.hpp"
+#include "serve/predictor.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/networks/sketch.hpp"
 

@@ -8,9 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "serve/protocol/content_encoding.hpp"
 #include "serve/protocol/infer_request.hpp"
-#include "serve/protocol/request_error.hpp"
 #include "serve/protocol/route.hpp"
 
 using namespace lockstep;

@@ -8,7 +8,6 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/observe/records.hpp"
 #include "lockstep/study/doctor/diagnosis.hpp"
-#include "lockstep/study/doctor/records.hpp"
 #include "lockstep/study/fit/interval.hpp"
 #include "study/doctor/machine_state.hpp"
 #include "tests/support/folder_fixture.hpp"

@@ -1,6 +1,6 @@
 // What ranks that share batch norm's statistics send, compared with what trainers send.
-#include "lockstep/study/simulate/norm_gathers.hpp"
 #include "lockstep/infer/trained_model.hpp"
+#include "lockstep/study/simulate/timeline.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -9,7 +9,6 @@
 #include "lockstep/observe/summary.hpp"
 #include "study/page/document.hpp"
 #include "study/page/plot.hpp"
-#include "study/runs/bins.hpp"
 #include "study/runs/story.hpp"
 #include "tests/support/folder_fixture.hpp"
 

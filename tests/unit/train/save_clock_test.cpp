@@ -1,8 +1,6 @@
-#include "train/ending/save_schedule.hpp"
+#include "train/ending/stop_policy.hpp"
 
 #include <catch2/catch.hpp>
-
-#include "train/ending/stop_policy.hpp"
 
 using namespace lockstep::train;
 using Catch::Contains;

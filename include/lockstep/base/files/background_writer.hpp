@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/files/large_files.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep {
 

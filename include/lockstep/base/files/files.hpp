@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -100,5 +101,95 @@ std::size_t resident_bytes();
 
 /// Peak resident memory of this process, bytes (VmHWM).
 std::size_t peak_resident_bytes();
+
+/// Makes durable that `path` is the name of a file: syncs its folder, where the file system can
+/// sync folders and this user may open it. False, with errno, when that fails.
+bool synchronise_folder_of(const std::filesystem::path& path);
+
+/// Gives the file a further name, or only this one where there are no hard links. Of several
+/// processes that give one name at once, one gets true; the others, and later ones, get false, with
+/// errno: EEXIST, and nothing is replaced. Only where the file system has neither links nor a
+/// rename that replaces nothing, and the processes are on several machines, may several get true.
+bool give_new_name(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Gives the file the name `to`, replaces what has it, and syncs the folder of `to`, so that the
+/// new name outlives a crash of the machine. Sync what the file holds before. Throws as
+/// fail_by_system().
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Gives the file the first free one of the names `to`, `to`-2, `to`-3, ... in the same folder, and
+/// syncs the folder. Replaces nothing; where the file system cannot promise that, only one process
+/// at a time may call it. Returns the name. Throws as fail_by_system().
+std::filesystem::path rename_to_free(const std::filesystem::path& from,
+                                     const std::filesystem::path& to);
+
+/// Shows whether a file has been written again since it was opened.
+struct FileStamp {
+  std::uint64_t bytes = 0, inode = 0;
+  std::int64_t modified_ns = 0;
+  /// Also of another mode, owner or name: not compared, because its bytes are the same then.
+  std::int64_t touched_ns = 0;
+  bool operator==(const FileStamp& other) const {
+    return bytes == other.bytes && inode == other.inode && modified_ns == other.modified_ns;
+  }
+};
+
+/// The stamp of an open file. Throws InputError naming `path`.
+FileStamp stamp_of(int descriptor, const std::filesystem::path& path);
+/// The stamp of the file that has this name now. Throws InputError naming it.
+FileStamp stamp_of(const std::filesystem::path& path);
+
+/// When the two differ, throws InputError: "<path>: row 17 cannot be read: <file> has become
+/// shorter (has been changed) since it was opened". `rows`: "row 17".
+void require_same(const FileStamp& now, const FileStamp& then, const std::filesystem::path& path,
+                  const std::string& rows, const std::string& file = "the file");
+
+}  // namespace lockstep
+
+// Files that need not fit into memory.
+
+namespace lockstep {
+
+/// read_in_pieces() of the first `most` bytes only.
+void read_first(const std::filesystem::path& path, std::uint64_t most,
+                const std::function<void(std::string_view)>& work);
+
+/// Writes over the beginning of `path`; what the file holds after the text stays. Errors name
+/// `wanted`. Throws as fail_by_system().
+void overwrite(const std::filesystem::path& path, std::string_view text,
+               const std::filesystem::path& wanted);
+
+/// Makes `to` a copy of the file, as write_text_atomically() would.
+void copy_atomically(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Makes `name` another name of the file, or a copy of it where the file system has no links. It
+/// replaces what has the name, atomically.
+void give_second_name(const std::filesystem::path& file, const std::filesystem::path& name);
+
+/// Removes what other processes' PendingFiles left in a folder: those of files whose names end
+/// with `of`. What cannot be removed stays.
+void remove_temporaries(const std::filesystem::path& folder, const std::string& of);
+
+/// A PendingFile that is written from its end: first pieces of what follows the first `begin`
+/// bytes, which may be more than fits into memory, then these bytes. Methods throw as
+/// fail_by_system(), naming the path. **Thread safety:** one thread at a time.
+class PendingPieces {
+ public:
+  PendingPieces(std::filesystem::path path, std::uint64_t begin);
+  /// Adds the next bytes. The system writes them to the disk meanwhile.
+  void add(std::string_view piece);
+  std::uint64_t added() const { return end_ - begin_; }
+  /// Writes the beginning; then as PendingFile::commit() and publish().
+  void commit(std::string_view beginning = {}) { complete(beginning).commit(); }
+  bool publish() { return complete({}).publish(); }
+
+ private:
+  PendingFile& complete(std::string_view beginning);
+
+  std::filesystem::path path_;
+  PendingFile file_;
+  Descriptor open_;
+  std::uint64_t begin_, end_;
+};
 
 }  // namespace lockstep

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/files/file_stamp.hpp"
+#include "lockstep/base/files/files.hpp"
 
 namespace lockstep {
 

@@ -4,12 +4,16 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
+
+/// Describes the MPI library that this program is linked with. May be called before MPI_Init.
+cluster::MpiLibrary mpi_library();
 
 /// This process's identity, as MPI reports it.
 struct WorldFacts {

@@ -91,4 +91,9 @@ class DataSet {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Replaces the mean and deviation in a finished shard, for a caller that learns them only after
+/// all shards are written. Throws InputError naming the path.
+void set_normalisation(const std::filesystem::path& shard, std::span<const float> mean,
+                       std::span<const float> stddev);
+
 }  // namespace lockstep::data

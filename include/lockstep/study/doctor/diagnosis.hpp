@@ -3,12 +3,17 @@
 // Why a training is slow: what each reason costs in a step, what to change, and what that brings.
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/comm/control.hpp"
+#include "lockstep/config/config.hpp"
+#include "lockstep/observe/records.hpp"
 #include "lockstep/study/fit/interval.hpp"
+#include "lockstep/train/prepared_run.hpp"
 
 namespace lockstep::study {
 
@@ -82,3 +87,39 @@ struct Choices<study::SlowReason> {
 };
 
 }  // namespace lockstep
+
+namespace lockstep::study {
+
+/// What a run's records say of the steps of its newest start.
+struct NewestStart {
+  observe::StartRecord start;
+  std::vector<observe::RanksRecord> ranks;  ///< of each epoch; some
+  std::vector<observe::EpochRecord> epochs;
+  double checkpoints_ms = 0;   ///< that the run waited for, over all its steps
+  std::uint64_t steps = 0;     ///< of `ranks`
+  std::size_t norm_ranks = 1;  ///< model-options.norm-ranks, if the configuration can be read
+};
+
+/// Reads only. Throws InputError when `run` is not a run's folder, or has no record of an epoch's
+/// ranks yet.
+NewestStart read_newest_start(const std::filesystem::path& run);
+
+/// The configuration of a run's folder, as its newest start followed it. Throws InputError naming
+/// the file that is missing or damaged.
+config::Config read_config(const std::filesystem::path& run);
+
+/// What these records of `run` say about the same reasons; what they cannot say is not measured.
+/// Intervals span the epochs.
+Diagnosis diagnose_records(const std::filesystem::path& run, const NewestStart& records);
+
+struct ExamineSpec {
+  double seconds = 150;  ///< for all measurements together
+};
+
+/// Measures by intervention why the training would be slow: the same ranks, rows and programs, with
+/// one thing changed at a time, in turn with the training as it is. Trains on scratch parameters
+/// with a learning rate of 0, writes nothing, and ends early when a stop signal has come. Complete
+/// on rank 0. Collective. A device that runs later than the host makes one step at a time here.
+Diagnosis examine(train::PreparedRun& run, comm::Control& control, const ExamineSpec& spec);
+
+}  // namespace lockstep::study

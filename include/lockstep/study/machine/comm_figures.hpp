@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/reduce/bucket_choice.hpp"
+#include "lockstep/reduce/buckets.hpp"
 
 namespace lockstep::study {
 

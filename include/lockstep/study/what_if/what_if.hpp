@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/study/doctor/diagnosis.hpp"
-#include "lockstep/study/doctor/records.hpp"
 
 namespace lockstep::study {
 

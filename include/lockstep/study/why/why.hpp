@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/observe/course.hpp"
 #include "lockstep/observe/records.hpp"
+#include "lockstep/observe/summary.hpp"
 
 namespace lockstep::study {
 

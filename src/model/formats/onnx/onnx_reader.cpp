@@ -11,8 +11,8 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/wire.hpp"
 #include "lockstep/nn/network.hpp"
-#include "model/formats/onnx/onnx.hpp"
 #include "model/formats/onnx/onnx_layout.hpp"
+#include "model/formats/readers.hpp"
 #include "model/formats/stored_tensor.hpp"
 
 namespace lockstep::model {

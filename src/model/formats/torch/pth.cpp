@@ -3,7 +3,7 @@
 //   NAME/data/0 ...  the storages, as they are
 //   NAME/byteorder   "little" (absent in older files), NAME/version
 
-#include "model/formats/torch/pth.hpp"
+#include "model/formats/readers.hpp"
 
 #include <fmt/core.h>
 
@@ -15,7 +15,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/wire.hpp"
-#include "model/formats/readers.hpp"
 #include "model/formats/zip.hpp"
 
 namespace lockstep::model {

@@ -1,4 +1,4 @@
-#include "ports/cpu/arena/muon.hpp"
+#include "ports/cpu/arena/arena.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/optim/muon.hpp"
-#include "ports/cpu/arena/arena.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
 
 // Why iterations are done on x x'. An iteration is x = p x with a polynomial p of the square matrix

@@ -1,4 +1,4 @@
-#include "ports/cpu/arena/vectors.hpp"
+#include "ports/cpu/arena/arena.hpp"
 
 #include <fmt/core.h>
 

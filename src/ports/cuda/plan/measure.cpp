@@ -1,11 +1,10 @@
-#include "ports/cuda/plan/measure.hpp"
+#include "ports/cuda/plan/plan.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "lockstep/base/rng.hpp"
-#include "ports/cuda/plan/plan.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {

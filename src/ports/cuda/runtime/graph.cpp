@@ -5,14 +5,13 @@
 // micro-batch, and the last one includes all reductions and updates. A batch with fewer rows and
 // validation run call by call. `train` gives the work to a `device::Repeater` and does not know
 // whether it is recorded.
-#include "ports/cuda/runtime/graph.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 #include <fmt/core.h>
 
 #include <exception>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
 
 namespace lockstep::cuda {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/phase_ranges.hpp"
+#include "lockstep/comm/activity.hpp"
 
 #include <optional>
 

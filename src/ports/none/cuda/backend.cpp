@@ -1,7 +1,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/phase_ranges.hpp"
+#include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/worlds/nccl.hpp"
 #include "lockstep/device/gpus.hpp"
 

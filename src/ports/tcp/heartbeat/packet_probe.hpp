@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/liveness/links.hpp"
-#include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {

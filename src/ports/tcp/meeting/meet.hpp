@@ -9,7 +9,6 @@
 
 #include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
-#include "ports/tcp/siphash.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {

@@ -11,7 +11,6 @@
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/transport.hpp"
 #include "lockstep/comm/waits/absence.hpp"
-#include "lockstep/comm/waits/wait_deadline.hpp"
 #include "lockstep/comm/worlds/tcp_communicator.hpp"
 #include "lockstep/comm/worlds/tcp_control.hpp"
 #include "ports/tcp/mesh/mesh.hpp"

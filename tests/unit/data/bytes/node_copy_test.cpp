@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "data/bytes/copied_file.hpp"
+#include "data/bytes/file_bytes.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -3,7 +3,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/image/image.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 
 using namespace lockstep;

@@ -9,7 +9,6 @@
 #include <zlib.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
 #include "tests/unit/data/image_fixture.hpp"
 
 using namespace lockstep;

@@ -8,10 +8,10 @@
 #include <csignal>
 #include <functional>
 
-#include "data/bytes/mapping.hpp"
+#include "data/bytes/file_bytes.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/data/image/image_codecs.hpp"
+#include "lockstep/data/image/image.hpp"
 #include "lockstep/data/loading/row_reader.hpp"
 #include "tests/unit/data/shard_fixture.hpp"
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/model/network_text.hpp"
-#include "model/formats/onnx/onnx.hpp"
+#include "model/formats/readers.hpp"
 #include "tests/unit/model/formats/formats_fixture.hpp"
 #include "tests/unit/model/formats/onnx_fixture.hpp"
 #include "tests/unit/model/network_fixture.hpp"

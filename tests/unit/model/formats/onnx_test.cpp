@@ -1,4 +1,4 @@
-#include "model/formats/onnx/onnx.hpp"
+#include "model/formats/readers.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "model/formats/torch/pth.hpp"
+#include "model/formats/readers.hpp"
 
 #include <catch2/catch.hpp>
 

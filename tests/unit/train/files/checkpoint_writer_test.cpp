@@ -9,7 +9,7 @@
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "tests/unit/model/checkpoint_fixture.hpp"
-#include "train/ending/save_schedule.hpp"
+#include "train/ending/stop_policy.hpp"
 
 using namespace lockstep;
 using namespace lockstep::model;
