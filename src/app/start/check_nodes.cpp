@@ -12,7 +12,6 @@
 #include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/identity/ask_slurm.hpp"
-#include "lockstep/cluster/nodes/node_judge.hpp"
 #include "lockstep/cluster/nodes/node_measure.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 #include "lockstep/comm/record.hpp"

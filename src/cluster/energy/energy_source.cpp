@@ -149,8 +149,6 @@ OpenedSource open_rapl(const fs::path& root, double now) {
 namespace lockstep::cluster {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct CraySample {
   std::uint64_t generation = 0, freshness = 0, joules = 0;
 };

@@ -1,4 +1,4 @@
-#include "lockstep/cluster/nodes/node_judge.hpp"
+#include "lockstep/cluster/nodes/node_measure.hpp"
 
 #include <fmt/core.h>
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
-#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {
 namespace {

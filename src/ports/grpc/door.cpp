@@ -1,4 +1,4 @@
-#include "ports/grpc/door.hpp"
+#include "ports/grpc/call.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

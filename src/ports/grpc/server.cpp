@@ -21,7 +21,6 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "ports/grpc/call.hpp"
-#include "ports/grpc/door.hpp"
 
 // One thread takes calls, their messages and their responses from the library's queue, as the
 // server of HTTP does: a call that waits for its answer holds no thread. Before its message comes,

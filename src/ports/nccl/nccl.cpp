@@ -19,8 +19,8 @@
 #include "lockstep/comm/worlds/world.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/liveness/watch.hpp"
-#include "ports/cuda/runtime/stream.hpp"
 #include "ports/cuda/runtime/range.hpp"
+#include "ports/cuda/runtime/stream.hpp"
 #include "ports/nccl/connection.hpp"
 
 namespace lockstep::nccl {

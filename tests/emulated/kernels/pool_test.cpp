@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "ports/cuda/kernels/vector.cuh"
+#include "ports/cuda/kernels/divider.cuh"
 #include "tests/emulated/fixture.hpp"
 
 using namespace lockstep;

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/cluster/nodes/node_judge.hpp"
 #include "lockstep/cluster/nodes/node_measure.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 #include "lockstep/cluster/topology/machine.hpp"

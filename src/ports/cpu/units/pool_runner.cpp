@@ -132,8 +132,6 @@ void PoolRunner::backward(const Chunk& chunk) {
   if (PointRunner* input = inline_input()) input->backward(chunk);
 }
 
-using dnnl::memory;
-
 void BandedPool::plan() {
   const nn::Node& node = c.network.nodes[unit.node];
   from_ = c.network.nodes[node.inputs[0]].shape;

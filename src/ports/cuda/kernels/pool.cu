@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.hpp"
+#include "ports/cuda/kernels/divider.cuh"
 #include "ports/cuda/kernels/vector.cuh"
 
 // Each thread writes one 16-byte access of the output, or those of a tile of pixels. It gathers

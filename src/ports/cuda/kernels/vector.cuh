@@ -2,10 +2,8 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include "ports/cuda/kernels/kernels.hpp"
@@ -119,20 +117,5 @@ inline unsigned blocks_for(std::size_t count) {
 __device__ inline std::size_t thread_index() {
   return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-
-/// Division by a number that the host knows, exact for all n below 2^31: a multiplication and a
-/// shift, where a GPU's division takes 20 instructions or more (Granlund and Montgomery 1994).
-struct Divider {
-  unsigned divisor, factor, shift = 31;
-
-  /// number: 1 or more.
-  explicit Divider(int number) : divisor(static_cast<unsigned>(number)) {
-    while ((std::uint64_t{1} << (shift - 31)) < divisor) ++shift;
-    factor = static_cast<unsigned>((std::uint64_t{1} << shift) / divisor + 1);
-  }
-  __host__ __device__ unsigned quotient(unsigned n) const {
-    return static_cast<unsigned>((std::uint64_t{n} * factor) >> shift);
-  }
-};
 
 }  // namespace lockstep::cuda

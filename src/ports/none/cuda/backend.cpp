@@ -11,6 +11,12 @@ std::unique_ptr<backend::Backend> make_cuda_backend(int) {
   throw InputError("this program was built without CUDA");
 }
 
+backend::PreflightReport preflight(const backend::PreflightSpec&) {
+  throw InputError(
+      "preflight asks cuDNN, and this program was built without CUDA: build it with CUDA=1 on a "
+      "machine with the CUDA toolkit, cuDNN and NCCL (no GPU is needed)");
+}
+
 }  // namespace lockstep::backend
 
 namespace lockstep::device {
@@ -28,13 +34,3 @@ std::unique_ptr<comm::Communicator> make_nccl_communicator(comm::Control&, const
 std::unique_ptr<ActivityObserver> make_phase_ranges(const ActivityTracker&) { return nullptr; }
 
 }  // namespace lockstep::comm
-
-namespace lockstep::backend {
-
-backend::PreflightReport preflight(const backend::PreflightSpec&) {
-  throw InputError(
-      "preflight asks cuDNN, and this program was built without CUDA: build it with CUDA=1 on a "
-      "machine with the CUDA toolkit, cuDNN and NCCL (no GPU is needed)");
-}
-
-}  // namespace lockstep::backend

@@ -166,8 +166,6 @@ void FoldedRunner::forward_by_winograd(const Chunk& chunk, const WinogradPart& p
                      c.lane_library_scratch[chunk.lane].data());
 }
 
-using dnnl::memory;
-
 void BandedRunner::plan_direct() {
   lines_ = geometry_;
   images_ = c.spec.batch;

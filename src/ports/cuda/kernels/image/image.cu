@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "lockstep/base/error.hpp"
+#include "ports/cuda/kernels/divider.cuh"
 #include "ports/cuda/kernels/image/fold.hpp"
 #include "ports/cuda/kernels/vector.cuh"
 
