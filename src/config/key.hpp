@@ -158,12 +158,8 @@ KeyEntry key(std::string name, Section Config::*section, Value Section::*field, 
       [ section, field ](auto& config) -> auto& { return config.*section.*field; });
 }
 
-}  // namespace lockstep::config
-
 // Each section of the configuration has one table here: its keys, in the order of --help, and the
 // conditions under which they have an effect.
-
-namespace lockstep::config {
 
 using C = Config;  // each row of the tables names it
 
@@ -186,10 +182,7 @@ inline bool may_use_gpus(const Config& config) {
   return config.backend != BackendChoice::cpu && config.backend != BackendChoice::clock;
 }
 
-}  // namespace lockstep::config
-
 // What the table of keys says of values, held against a configuration.
-namespace lockstep::config {
 
 /// Throws InputError naming the key, the value and the range when a value is out of range.
 void check_ranges(const Config& config);

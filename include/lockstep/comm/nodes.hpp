@@ -64,12 +64,8 @@ class Nodes {
 /// Collective.
 Nodes gather_nodes(Control& control, const RankPlace& mine);
 
-}  // namespace lockstep::comm
-
 // Which part of a training each rank has. Ranks are replicas of one network today; where a network
 // is cut into stages, or its images into tiles, several ranks make up one replica.
-
-namespace lockstep::comm {
 
 /// How many parts a training has each way; the ranks are their product.
 struct GridShape {

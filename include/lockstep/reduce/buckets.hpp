@@ -29,11 +29,7 @@ std::vector<Bucket> plan_buckets(std::span<const Extent> slices, std::size_t buc
 /// Of all slices but the frozen ones.
 std::vector<Bucket> plan_buckets(const nn::ArenaLayout& layout, std::size_t bucket_bytes);
 
-}  // namespace lockstep::reduce
-
 // The size of buckets, from what an all-reduce costs here.
-
-namespace lockstep::reduce {
 
 /// What a message or a collective of n bytes takes: latency_s + n / bytes_per_s.
 struct LinkCost {

@@ -140,13 +140,11 @@ OpenedSource open_rapl(const fs::path& root, double now) {
   }
 }
 
-}  // namespace lockstep::cluster
-
 // HPE Cray's counters of a node (docs-csm, User_Access_to_Compute_Node_Power_Data): `energy` in
 // joules ("1234 J 1657802513046018 us"), processors, memory and accelerators together; `freshness`
 // grows ten times a second while the counters are kept; `generation` grows when a power cap is
 // changed. Everybody may read them.
-namespace lockstep::cluster {
+
 namespace {
 
 struct CraySample {
@@ -226,12 +224,10 @@ OpenedSource open_pm_counters(const fs::path& root, double now) {
   }
 }
 
-}  // namespace lockstep::cluster
-
 // NVML's counter of a GPU's energy: millijoules since the driver was loaded, on Volta and newer
 // (docs.nvidia.com/deploy/nvml-api). The library belongs to the driver, so it is looked for where
 // the program runs; its calls are declared here, and no header is needed to build.
-namespace lockstep::cluster {
+
 namespace {
 
 using NvmlDevice = void*;

@@ -72,10 +72,7 @@ std::string printable(std::string_view name);
 /// Reads the file and finds out its format. Throws InputError naming the path.
 TensorFile open_tensor_file(const std::string& path);
 
-}  // namespace lockstep::model
-
 // What the writers of other programs' files have in common.
-namespace lockstep::model {
 
 /// How lockstep's notes name their producer.
 inline constexpr const char* this_producer = "lockstep";

@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 
 /// What the CUDA backend turns a network into: units. Each is one step of the tape forward and one
 /// or two steps backward.
-/// - image: the input, normalised and padded in channels, or folded (plan/image_fold.hpp);
+/// - image: the input, normalised and padded in channels, or folded (plan/fusion.hpp);
 /// - conv: a convolution;
 /// - norm: a batch norm, with the sum and the ReLU after it where nothing else reads them;
 /// - max_pool; subsample: option A's shortcut;

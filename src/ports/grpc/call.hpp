@@ -65,10 +65,7 @@ class Door {
   std::thread thread_;  // last: it uses the others
 };
 
-}  // namespace lockstep::grpc
-
 // The methods of the protocol's service, each as a request over HTTP and its response.
-namespace lockstep::grpc {
 
 struct Method {
   bool open = false;   ///< also for those without a token

@@ -82,10 +82,7 @@ class Bins {
   std::vector<Piece> pieces_;
 };
 
-}  // namespace lockstep::study
-
 /// All that a run's folder tells, in a size that does not depend on the run's length.
-namespace lockstep::study {
 
 inline constexpr std::size_t most_points = 2000;  ///< of a curve
 inline constexpr std::size_t most_columns = 250;  ///< of the parts of steps

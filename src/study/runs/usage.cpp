@@ -168,10 +168,8 @@ std::vector<Block> phases_section(const RunStory& run) {
                              counted(run.phases.width(), "step"))}};
 }
 
-}  // namespace lockstep::study
-
 // What a run used: core-hours, GPU-hours, energy and cost.
-namespace lockstep::study {
+
 namespace {
 
 using observe::LedgerSum;

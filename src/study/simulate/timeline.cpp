@@ -142,8 +142,6 @@ std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
   return timelines;
 }
 
-}  // namespace lockstep::study
-
 // Which batch norms share a gather. The CPU backend's regions end where a batch norm needs all of
 // the batch, so the number of batch norms on the longest way to a node says in which region it is.
 // In forward the statistics are gathered before the region that reads the batch norm, in backward
@@ -151,7 +149,6 @@ std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
 // its skip branch share one in forward, those of its first convolution and of its skip branch one
 // in backward.
 
-namespace lockstep::study {
 namespace {
 
 /// By node: batch norms on the longest way to it, itself included.

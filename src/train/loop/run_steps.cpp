@@ -154,10 +154,7 @@ void RunLoop::add_wall_times(std::vector<LaunchedStep>& steps, std::vector<StepR
     steps[i].ended_ms = ended_ms;
 }
 
-}  // namespace lockstep::train
-
 // How a run ends: stopped, finished, diverged or failed.
-namespace lockstep::train {
 
 Outcome RunLoop::stop() {
   log::end_progress();

@@ -144,11 +144,7 @@ FileStamp stamp_of(const std::filesystem::path& path);
 void require_same(const FileStamp& now, const FileStamp& then, const std::filesystem::path& path,
                   const std::string& rows, const std::string& file = "the file");
 
-}  // namespace lockstep
-
 // Files that need not fit into memory.
-
-namespace lockstep {
 
 /// read_in_pieces() of the first `most` bytes only.
 void read_first(const std::filesystem::path& path, std::uint64_t most,

@@ -25,7 +25,7 @@ struct StepTimeline {
   double forward_ms = 0, backward_ms = 0, update_ms = 0;
   double exposed_ms = 0;  ///< the device waits for sums that backward did not hide
   double jitter_ms = 0;   ///< the slowest rank is later than the middle one
-  double norms_ms = 0;    ///< ranks wait for each other's batch norms (norm_gathers.hpp)
+  double norms_ms = 0;    ///< ranks wait for each other's batch norms (norm_gathers())
   std::vector<BucketTimes> buckets;
   double compute_ms() const { return forward_ms + backward_ms + update_ms; }
   double step_ms() const { return compute_ms() + norms_ms + exposed_ms + jitter_ms; }
@@ -51,12 +51,8 @@ std::vector<std::vector<StepTimeline>> simulate_unlike_steps(
     const std::vector<std::vector<backend::TimedTape>>& steps, const nn::ArenaLayout& layout,
     std::size_t bucket_bytes, const std::vector<CostOf>& costs);
 
-}  // namespace lockstep::study
-
 // What ranks send that share batch norm's statistics (model-options.norm-ranks), and how long a
 // step waits for it.
-
-namespace lockstep::study {
 
 /// One gather of a step. Batch norms whose numbers are needed at the same time share one.
 struct NormGather {

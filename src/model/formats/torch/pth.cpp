@@ -122,7 +122,7 @@ using Value = Pickle::Value;
 constexpr std::string_view torch_prefix = "torch.", rebuild = "torch._utils._rebuild_tensor_v2",
                            rebuild_parameter = "torch._utils._rebuild_parameter",
                            size_class = "torch.Size";
-constexpr std::array<std::string_view, 14> names = {
+constexpr std::array<std::string_view, 14> allowed_names = {
     "collections.OrderedDict", rebuild,
     rebuild_parameter,         size_class,
     "torch.FloatStorage",      "torch.HalfStorage",
@@ -258,7 +258,7 @@ class Finder {
 
 }  // namespace
 
-std::span<const std::string_view> torch_names() { return names; }
+std::span<const std::string_view> torch_names() { return allowed_names; }
 
 std::vector<StoredTensor> tensors_in(const Pickle& pickle, const FindStorage& find) {
   return Finder(pickle, find).tensors();
@@ -275,14 +275,11 @@ std::vector<TorchStorage> storages_in(const Pickle& pickle) {
   return storages;
 }
 
-}  // namespace lockstep::model
-
 // What torch.save() wrote before PyTorch 1.6, and what torchvision's own files are:
 //   pickles  a magic number; the number 1001; facts about the machine; the dictionary of tensors;
 //            the keys of the storages
 //   storages in the order of these keys: 8 bytes, the count of numbers, and the numbers
 
-namespace lockstep::model {
 namespace {
 
 using Kind = Pickle::Kind;

@@ -222,11 +222,8 @@ void orthogonalise(std::vector<WideMatrix>& matrices, int iterations, Team& team
   }
 }
 
-}  // namespace lockstep::cpu
-
 // A filter's values lie in the arena as oneDNN wants them. Its matrix may have its columns in any
 // order, because the result then has them in the same one.
-namespace lockstep::cpu {
 
 namespace {
 

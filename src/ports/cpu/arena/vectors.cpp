@@ -155,11 +155,7 @@ void CpuVectors::largest(const Vector& values, float* found) {
   *found = std::bit_cast<float>(*std::max_element(of_lane.begin(), of_lane.end()));
 }
 
-}  // namespace lockstep::cpu
-
 // Products of matrices with thin ones, and the orthogonal vectors of these.
-
-namespace lockstep::cpu {
 
 namespace {
 

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(block_threads) moments_kernel(UpdateArgs args,
   }
 }
 
-/// The iterations of ports/cpu/arena/orthogonal.cpp, with x as the filter lies: where it has more
+/// The iterations of ports/cpu/arena/muon.cpp, with x as the filter lies: where it has more
 /// rows than columns, read as its transpose.
 class Iterations {
  public:
