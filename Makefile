@@ -55,7 +55,8 @@ objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
                observe infer train serve study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
-BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp
+# Apart: what is compiled for one instruction set, and what a program links that only loads models.
+BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp src/backend/parameters.cpp
 folders_of = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),$(1)))))
 folders   := $(call folders_of,$(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))
 test_folders := $(if $(IN_PIECES),$(call folders_of,$(filter tests/unit/%,$(UNIT_SRC))))
