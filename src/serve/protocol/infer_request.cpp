@@ -12,6 +12,7 @@
 #include "lockstep/base/text/json_fields.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "serve/protocol/route.hpp"
 
@@ -99,10 +100,8 @@ std::string text_field(const Json& object, const char* name, const std::string& 
   const Json& value = field(object, name);
   expect(value.is_string(), "{}: '{}' is not a string", where, name);
   const auto& text = value.get_ref<const std::string&>();
-  const auto characters =
-      std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; });  // of UTF-8
-  expect(static_cast<std::size_t>(characters) <= longest_name,
-         "{}: '{}' has more than {} characters", where, name, longest_name);
+  expect(width_of(text) <= longest_name, "{}: '{}' has more than {} characters", where, name,
+         longest_name);
   return text;
 }
 
