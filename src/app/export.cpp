@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -82,7 +81,7 @@ Command add_export(Arguments root) {
                ".onnx: make batch norms part of the convolutions before them");
   app.add_flag("--force", options->force, "write over files that are there");
   return {app, [options](Launch& launch) {
-            return leave_to_rank_0(launch) ? status_done : export_model(*options);
+            return launch.leave_to_rank_0() ? status_done : export_model(*options);
           }};
 }
 

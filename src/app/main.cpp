@@ -14,14 +14,13 @@
 
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
+#include "app/start/end.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/waits/absence.hpp"
-#include "lockstep/comm/worlds/tcp_control.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -56,40 +55,36 @@ std::string fault_of_output() {
 }
 
 int run(Launch& launch, const Command& command, Product product) {
+  RankEnd end(launch);
   try {
     const int status = command.run(launch);
     if (const std::string fault = fault_of_output(); product == Product::text && !fault.empty())
       throw Error(fault);
-    if (status != status_done) end_ranks(launch, status);
-    release_ranks(launch, status);
-    return status;
-  } catch (const cluster::LaunchError& error) {
-    const bool says_it = likely_rank(launch) == 0;  // all find the same fault
-    if (!says_it && !under_mpirun()) return status_bad_input;
-    return end_all(launch, {status_bad_input, error.what()},
-                   [&] { says_it ? log::error(error.what()) : void(); });
+    return end.all_know(status);
+  } catch (const cluster::LaunchError& error) {  // all find the same fault
+    if (end.rank() != 0 && !end.under_mpirun()) return status_bad_input;
+    return end.all_know(status_bad_input, [&] { log::error(error.what()); });
   } catch (const InputError& error) {
-    return fail(launch, error, status_bad_input);
+    return end.one_knows(error, status_bad_input);
   } catch (const comm::MissingRanks& missing) {
-    if (!missing.told) return fail(launch, missing, status_lost_rank);
-    wait_for_turn(launch, status_lost_rank);  // rank 0 says which
-    return status_lost_rank;
+    return missing.told ? end.all_know(status_lost_rank)  // rank 0 says which
+                        : end.one_knows(missing, status_lost_rank);
   } catch (const comm::OutsideFault& error) {
-    return fail(launch, error, status_lost_rank);
+    return end.one_knows(error, status_lost_rank);
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string what = error.path1().string() + ": " + error.code().message();
     const bool machine = is_machine_fault(error.code().value());
-    return fail(launch, {machine ? status_failed : status_bad_input, what, ending_in(what)});
+    return end.one_knows({machine ? status_failed : status_bad_input, what, ending_in(what)});
   } catch (const std::bad_alloc&) {
-    return fail(launch, {status_failed, out_of_memory, Ending::out_of_memory});
+    return end.one_knows({status_failed, out_of_memory, Ending::out_of_memory});
   } catch (const std::system_error& error) {  // of a thread
     const std::string what = fmt::format(
         "a thread cannot be started: {}: a limit of memory or of processes (ulimit -v, ulimit -u, "
         "the job's)",
         error.code().message());
-    return fail(launch, {status_failed, what});
+    return end.one_knows({status_failed, what});
   } catch (const std::exception& error) {
-    return fail(launch, error, status_failed);
+    return end.one_knows(error, status_failed);
   }
 }
 
@@ -129,19 +124,16 @@ int main(int argc, char** argv) {
   try {
     asked_for = line.parse();
   } catch (const InputError& error) {
-    return fail(launch, error, status_bad_input);
+    return RankEnd(launch).one_knows(error, status_bad_input);
   }
   if (asked_for) {
-    wait_for_turn(launch, status_done);
-    log::text(*asked_for);
+    RankEnd(launch).all_know(status_done, [&] { log::text(*asked_for); });
     const std::string fault = fault_of_output();
-    return fault.empty() ? status_done : fail(launch, {status_failed, fault});
+    return fault.empty() ? status_done : RankEnd(launch).one_knows({status_failed, fault});
   }
   for (std::size_t i = 0; i < commands.size(); ++i)
     if (commands[i].app.given()) return run(launch, commands[i], all_commands[i].product);
-  wait_for_turn(launch, status_bad_input);
-  log::text(line.help());
-  return status_bad_input;
+  return RankEnd(launch).all_know(status_bad_input, [&] { log::text(line.help()); });
 }
 
 }  // namespace

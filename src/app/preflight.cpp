@@ -3,7 +3,6 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "app/start/check_nodes.hpp"
 #include "lockstep/backend/preflight.hpp"
 #include "lockstep/base/error.hpp"
@@ -156,7 +155,7 @@ void print_steps(const backend::PreflightSpec& spec, const backend::PreflightRep
 }
 
 int run_preflight(Launch& launch, const PreflightOptions& options) {
-  if (leave_to_rank_0(launch)) return status_done;
+  if (launch.leave_to_rank_0()) return status_done;
   const backend::PreflightSpec spec = spec_of(options);
   const backend::PreflightReport report = backend::preflight(spec);
   log::info(fmt::format("{} in {}, {} rows a micro-batch, on {}{}", spec.network.name,

@@ -6,7 +6,6 @@
 
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "app/scaling/simulation.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -189,7 +188,7 @@ void require_effects(const Arguments& app, const SimulateOptions& options,
 }
 
 int run(Launch& launch, const Arguments& app, const SimulateOptions& options) {
-  if (leave_to_rank_0(launch)) return status_done;
+  if (launch.leave_to_rank_0()) return status_done;
   const Simulation all(options);
   require_effects(app, options, all.training);
   Json json = simulate(options, all);

@@ -6,7 +6,6 @@
 
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "app/start/compute.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -266,7 +265,7 @@ Command add_topo(Arguments root) {
             require(only_plan || !options->hide_cpus,
                     "--hide-cpus is for a plan: give --hwloc FILE.xml or --ranks-per-node N, too");
             if (!only_plan) return bind_and_verify(*options, launch);
-            return leave_to_rank_0(launch) ? 0 : show_plan(*options);
+            return launch.leave_to_rank_0() ? 0 : show_plan(*options);
           }};
 }
 

@@ -113,9 +113,9 @@ int run(Launch& launch, bool json, double deadline_s) {
   launch.rank = cluster::identify(env, std::nullopt);
   const std::string note = cluster::describe_endless_yields(env);
   const std::string wrong = cluster::launched(env) ? try_mpi(launch, deadline_s) : "";
-  const char* without_mpi = "TCP, without MPI";
-  std::string met_by = !launch.control ? "nothing" : launch.world ? "MPI" : without_mpi;
-  if (!wrong.empty() && launch.meet_without_mpi(deadline_s)) met_by = without_mpi;
+  const bool by_mpi =
+      launch.control && launch.tensors && launch.tensors->world() == launch.control->world();
+  const char* met_by = !launch.control ? "nothing" : by_mpi ? "MPI" : "TCP, without MPI";
   const std::string mine = json_text(as_json(launch.rank, wrong, note));
   std::vector<std::string> texts{mine};
   bool all_right = wrong.empty();

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/json_text.hpp"
@@ -17,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 int run(Launch& launch, const std::string& path, bool json) {
-  if (leave_to_rank_0(launch)) return status_done;
+  if (launch.leave_to_rank_0()) return status_done;
   const study::EndEvidence evidence = study::read_end_evidence(path);
   for (const std::string& note : evidence.notes) log::warn(note);
   const study::SlurmWord slurm = study::ask_slurm_of_end(evidence);

@@ -33,8 +33,9 @@ class TableControl final : public Control {
   TableControl(Table& table, int rank) : table_(table), rank_(rank) {}
   int rank() const override { return rank_; }
   int world() const override { return static_cast<int>(table_.said.size()); }
-  void barrier(std::string_view phase) override { gather({}, phase); }
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
+
+ private:
+  std::string meet(const std::string& mine, std::string_view, const Combine& combine) override {
     std::unique_lock lock(table_.mutex);
     table_.said[static_cast<std::size_t>(rank_)] = mine;
     const std::size_t turn = table_.turns;
@@ -45,16 +46,8 @@ class TableControl final : public Control {
       table_.turned.notify_all();
     }
     table_.turned.wait(lock, [&] { return table_.turns != turn; });
-    return table_.heard;
+    return combine(table_.heard);
   }
-  std::string broadcast(const std::string& mine, std::string_view phase) override {
-    return gather(mine, phase)[0];
-  }
-  std::vector<double> sum(const std::vector<double>&, std::string_view) override { return no(); }
-  std::vector<double> max(const std::vector<double>&, std::string_view) override { return no(); }
-
- private:
-  static std::vector<double> no() { throw Error("no sums at this table"); }
   Table& table_;
   int rank_;
 };

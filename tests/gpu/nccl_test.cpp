@@ -39,7 +39,7 @@ int own_gpu(comm::Control& control) {
 /// This rank's GPU, a control and NCCL between them.
 struct Ring {
   explicit Ring(double deadline_s)
-      : control(world().make_control(60)),
+      : control(test::make_control(60)),
         gpu(own_gpu(*control)),
         heartbeat(liveness::start_heartbeat({"host", 60, 120, 1, [](int) {}, control->activity},
                                             *control)),
@@ -54,7 +54,7 @@ struct Ring {
     nccl->all_reduce(comm::elements(data, count), comm::Reduction::sum, name, nccl->network());
   }
 
-  std::unique_ptr<comm::Control> control;
+  comm::Control* control;
   cuda::CudaDevice gpu;
   std::unique_ptr<liveness::Heartbeat> heartbeat;
   std::unique_ptr<comm::Communicator> nccl;

@@ -25,7 +25,7 @@ std::vector<cluster::LocalRank> everyone(comm::Control& control) {
 }  // namespace
 
 TEST_CASE("every rank is bound to its share and reads it back") {
-  const auto control = test::world().make_control(30);
+  const auto control = test::make_control(30);
   const auto ranks = everyone(*control);
   const auto me = static_cast<std::size_t>(control->rank());
   const cluster::Machine machine = cluster::look_at_machine();
@@ -40,7 +40,7 @@ TEST_CASE("every rank is bound to its share and reads it back") {
 }
 
 TEST_CASE("the ranks' shares are disjoint wherever there is a core for each") {
-  const auto control = test::world().make_control(30);
+  const auto control = test::make_control(30);
   const auto ranks = everyone(*control);
   const cluster::Machine machine = cluster::look_at_machine();
   const auto me = static_cast<std::size_t>(control->rank());

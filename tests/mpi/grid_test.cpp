@@ -15,7 +15,7 @@ using namespace lockstep::test;
 
 TEST_CASE("the groups of a grid are made by their colours, and each sums on its own",
           "[mpi][grid]") {
-  const auto communicator = test::world().make_communicator(60);
+  const auto communicator = test::make_communicator(60);
   const int ranks = communicator->world();
   for (int replicas = 1; replicas <= ranks; ++replicas)
     for (int stages = 1; replicas * stages <= ranks; ++stages) {
@@ -38,8 +38,8 @@ TEST_CASE("the groups of a grid are made by their colours, and each sums on its 
 
 TEST_CASE("replicas train alike wherever their group begins, and groups do not mix",
           "[grid][train]") {
-  const auto control = test::world().make_control(60);
-  const auto communicator = test::world().make_communicator(60);
+  const auto control = test::make_control(60);
+  const auto communicator = test::make_communicator(60);
   if (control->world() % 2 != 0) return;
   const auto backend = make_cpu_backend({});
   const comm::Grid grid(control->rank(), {.replicas = control->world() / 2, .tiles = 2});

@@ -15,7 +15,7 @@ using namespace lockstep;
 /// Collective.
 cluster::RankInfo who_am_i() {
   const comm::WorldFacts& facts = test::world().facts();
-  const auto control = test::world().make_control(30);
+  const auto control = test::make_control(30);
   const std::string host = cluster::identify(cluster::process_environment(), std::nullopt).host;
   const comm::Nodes nodes = comm::gather_nodes(*control, comm::place_of_process(host));
   return cluster::identify(
@@ -35,7 +35,7 @@ TEST_CASE("the launcher and MPI agree on who each rank is") {
 
 TEST_CASE("rank and place on the node are each taken once") {
   const cluster::RankInfo info = who_am_i();
-  const auto control = test::world().make_control(30);
+  const auto control = test::make_control(30);
   const auto ranks = control->gather(std::to_string(info.rank), "test: ranks");
   const auto places =
       control->gather(info.host + " " + std::to_string(info.local_rank), "test: places");

@@ -42,8 +42,8 @@ struct Queues {
 
 class QueueTransport final : public comm::Transport {
  public:
-  QueueTransport(Queues& queues, int rank, bool copies, double deadline_s)
-      : queues_(queues), rank_(rank), copies_(copies), deadline_s_(deadline_s) {}
+  QueueTransport(Queues& queues, int rank, bool copies)
+      : queues_(queues), rank_(rank), copies_(copies) {}
 
   std::unique_ptr<comm::Message> send(int to, comm::MessageTag tag, const void* data,
                                       std::size_t bytes) override {
@@ -63,9 +63,6 @@ class QueueTransport final : public comm::Transport {
   std::unique_ptr<comm::Message> take(int from, comm::MessageTag tag, std::size_t bytes) override {
     const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
     return receive({from, rank_, tag}, memory->data(), bytes, memory);
-  }
-  std::unique_ptr<comm::WaitDeadline> deadline(std::string phase, comm::Awaited awaited) override {
-    return std::make_unique<Deadline>(deadline_s_, std::move(phase), std::move(awaited));
   }
   bool copies() const override { return copies_; }
 
@@ -92,26 +89,25 @@ class QueueTransport final : public comm::Transport {
       return parcel->taken = true;
     });
   }
-  struct Deadline final : comm::WaitDeadline {
-    Deadline(double seconds, std::string what, comm::Awaited whom)
-        : deadline_s(seconds), phase(std::move(what)), awaited(std::move(whom)), left(seconds) {}
-    void renew() override { left = Countdown(deadline_s); }
-    void poll() override {
-      if (left.over())
-        throw Error(fmt::format("{}: {} did not arrive within {} s", phase,
-                                comm::rank_list(awaited()), deadline_s));
-    }
-    const double deadline_s;
-    const std::string phase;
-    const comm::Awaited awaited;
-    Countdown left;
-  };
-
   Queues& queues_;
   const int rank_;
   const bool copies_;
-  const double deadline_s_;
   std::vector<std::shared_ptr<Parcel>> leaving_;
+};
+
+struct QueueDeadline final : comm::WaitDeadline {
+  QueueDeadline(double seconds, std::string what, comm::Awaited whom)
+      : deadline_s(seconds), phase(std::move(what)), awaited(std::move(whom)), left(seconds) {}
+  void renew() override { left = Countdown(deadline_s); }
+  void poll() override {
+    if (left.over())
+      throw Error(fmt::format("{}: {} did not arrive within {} s", phase,
+                              comm::rank_list(awaited()), deadline_s));
+  }
+  const double deadline_s;
+  const std::string phase;
+  const comm::Awaited awaited;
+  Countdown left;
 };
 
 /// What the ranks of a world say, each in a thread.
@@ -122,7 +118,12 @@ inline std::vector<std::string> threads_tell(
   for (int rank = 0; rank < world; ++rank)
     ranks.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
       const auto communicator = comm::make_direct_communicator(
-          std::make_unique<QueueTransport>(queues, rank, copies, deadline_s), rank, world);
+          std::make_unique<QueueTransport>(queues, rank, copies),
+          [deadline_s](std::string phase, comm::Awaited awaited) {
+            return std::make_unique<QueueDeadline>(deadline_s, std::move(phase),
+                                                   std::move(awaited));
+          },
+          rank, world);
       try {
         return story(*communicator);
       } catch (const Error& error) {

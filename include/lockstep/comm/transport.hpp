@@ -1,15 +1,17 @@
 #pragma once
 
-// What collectives on the host need of a network: a port is a Transport, and
-// make_direct_communicator() makes all verbs of a Communicator from it.
+// What collectives on the host need of a network: make_direct_communicator() makes all verbs of a
+// Communicator from it.
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/waits/absence.hpp"
 
 namespace lockstep::comm {
 
@@ -50,19 +52,21 @@ class Transport {
   virtual std::unique_ptr<Message> take(int from, MessageTag tag, std::size_t bytes) = 0;
   /// Moves what can be moved; true when something has. Messages may also move in done().
   virtual bool progress() { return false; }
-  /// Of a wait that begins now. `phase` is what errors call it.
-  virtual std::unique_ptr<WaitDeadline> deadline(std::string phase, Awaited awaited) = 0;
   /// Whether messages are copied on their way. If so, they may come, and their senders be done,
   /// before they are expected; and memory that a message still leaves from may be expected into,
   /// where what comes answers this message. If not, they stay in their sender's memory until then.
   virtual bool copies() const = 0;
 };
 
+/// The deadline of a wait that begins now. `phase` is what errors call it.
+using MakeDeadline =
+    std::function<std::unique_ptr<WaitDeadline>(std::string phase, Awaited awaited)>;
+
 /// Collectives over `transport`, in groups of any kind. Host streams advance them; there is no
 /// thread. Sums have the same bits over each transport. In a world of one rank `transport` may be
 /// null.
 std::unique_ptr<Communicator> make_direct_communicator(std::unique_ptr<Transport> transport,
-                                                       int rank, int world,
+                                                       MakeDeadline deadline, int rank, int world,
                                                        const ActivityTracker& activity = {});
 
 }  // namespace lockstep::comm

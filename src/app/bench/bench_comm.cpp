@@ -100,7 +100,7 @@ Wires connect_wires(Launch& launch, const CommBenchOptions& options, const std::
   wires.flat = connect_cpus(launch, options.deadline_s);
   wires.on_host.assign(wires.floats, 0.f);
   wires.data = wires.on_host.data();
-  wires.transport = launch.world ? "MPI" : "TCP";
+  wires.transport = launch.tensors ? "MPI" : "TCP";
   wires.two_level = connect_two_level(launch, *wires.flat, options.all_reduce, options.deadline_s);
   if (wires.two_level) wires.transport = "two-level, " + wires.transport;
   return wires;

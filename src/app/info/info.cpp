@@ -9,7 +9,6 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "app/info/info_text.hpp"
 #include "lockstep/backend/pace.hpp"
 #include "lockstep/base/crc32c.hpp"
@@ -264,7 +263,7 @@ Command add_info(Arguments root) {
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch& launch) {
-            if (leave_to_rank_0(launch)) return 0;
+            if (launch.leave_to_rank_0()) return 0;
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : info_as_text(found);
             while (text.ends_with('\n')) text.pop_back();

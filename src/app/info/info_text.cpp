@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -281,7 +280,7 @@ std::vector<fs::path> those_that_are(const std::vector<std::string>& names) {
 }
 
 int make_page(Launch& launch, const ReportOptions& options) {
-  if (leave_to_rank_0(launch)) return status_done;
+  if (launch.leave_to_rank_0()) return status_done;
   require(options.text || !options.out.empty(), "name the page that is to be made: -o FILE.html");
   if (!options.out.empty()) require_page_fits(options.out);
   const std::vector<fs::path> runs = those_that_are(options.runs);

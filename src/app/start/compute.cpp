@@ -12,7 +12,6 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
-#include "lockstep/comm/worlds/tcp_communicator.hpp"
 #include "lockstep/device/gpus.hpp"
 #include "lockstep/observe/binding_record.hpp"
 
@@ -36,7 +35,7 @@ bool are_undivided(const Launch& launch, const cluster::Machine& machine,
   for (const cluster::CpuSet& core : machine.cores) given += core.size();
   if (const auto job = cluster::process_environment()("SLURM_CPUS_ON_NODE"))
     given = std::min<std::size_t>(given, whole_number<std::uint64_t>(*job).value_or(given));
-  return launch.independent && launch.rank.local_size > 1 && mask.size() >= given;
+  return !launch.control && launch.rank.local_size > 1 && mask.size() >= given;
 }
 
 }  // namespace
@@ -150,7 +149,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
   if (!gpu.pci_bus_id.empty() && !request.share_gpu) cluster::require_own_gpus(placed.gpus);
   const cluster::Plan& plan = placed.plan;
   for (const std::string& remark : plan.remarks)
-    if (launch.independent || launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
+    if (!launch.control || launch.nodes.leads_node(launch.rank.rank)) log::info(remark);
   BoundRank bound = bind_rank(plan, gpu.ordinal, request.pace);
   judge(bound.report.failures, request.require_binding);
 
@@ -190,10 +189,7 @@ std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
 }
 
 std::unique_ptr<comm::Communicator> connect_cpus(Launch& launch, double deadline_s) {
-  if (launch.world) return launch.world->make_communicator(deadline_s, launch.activity);
-  return comm::make_tcp_communicator(
-      *launch.control,
-      {.host = launch.rank.host, .deadline_s = deadline_s, .find_absence = launch.find_absence()});
+  return launch.plane->connect(deadline_s, launch.tensors.get());
 }
 
 std::unique_ptr<comm::Communicator> connect_two_level(Launch& launch, comm::Communicator& flat,

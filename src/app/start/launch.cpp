@@ -4,23 +4,18 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "app/commands.hpp"
+#include "app/start/end.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/cluster/identity/rendezvous.hpp"
-#include "lockstep/comm/control.hpp"
-#include "lockstep/comm/worlds/tcp_control.hpp"
-#include "lockstep/observe/metrics.hpp"
-#include "lockstep/train/ending/notify.hpp"
+#include "lockstep/comm/worlds/tcp.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -29,26 +24,45 @@ namespace {
 /// a wrapper of each rank, takes longer than a rank that runs may be silent.
 constexpr double patience_with_mates_s = 60;
 
-/// Watches the ranks' first meeting inside MPI_Init, which has no deadline and names no missing
-/// rank. Where Slurm tells each rank its identity, the ranks meanwhile also meet over TCP and start
-/// their heartbeat: a rank that does not come, or leaves again, is named, and the others end.
-/// Elsewhere, and where TCP or the meeting place fails, each rank ends on its own when MPI's start
-/// takes longer than the deadline, and says that it waited. It uses a thread, because nothing else
-/// gets a process out of MPI_Init; the thread ends before the process binds itself.
+/// What lets ranks agree, and watches them.
+struct Plane {
+  std::unique_ptr<comm::ControlPlane> plane;
+  std::unique_ptr<liveness::Heartbeat> heartbeat;
+
+  /// Collective, when the ranks have met.
+  void begin(std::unique_ptr<comm::Fabric> fabric, const liveness::HeartbeatSpec& spec) {
+    plane = std::make_unique<comm::ControlPlane>(std::move(fabric), spec.deadline_s, spec.activity);
+    plane->introduce();
+    watch(spec);
+  }
+  void watch(const liveness::HeartbeatSpec& spec) {
+    heartbeat = liveness::start_heartbeat(spec, plane->control());
+    if (heartbeat)
+      plane->ask_first(
+          [beating = heartbeat.get()](double waited_s) { return beating->find_absence(waited_s); });
+  }
+};
+
+/// Lets the ranks meet while they are inside MPI_Init, which has no deadline and names no missing
+/// rank. Where Slurm tells each rank its identity, they meet over TCP and start their heartbeat: a
+/// rank that does not come, or leaves again, is named, and the others end. Elsewhere, and where TCP
+/// or the meeting place fails, each rank ends on its own when MPI's start takes longer than the
+/// deadline, and says that it waited. It uses a thread, because nothing else gets a process out of
+/// MPI_Init; the thread ends before the process binds itself.
 /// **Thread safety:** the main thread calls the methods; the mutex guards what it shares with the
 /// watch's thread.
 class StartWatch {
  public:
-  StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec spec);
+  StartWatch(const cluster::RankInfo& self, std::optional<cluster::MeetingPlace> place,
+             liveness::HeartbeatSpec spec);
   ~StartWatch();
   /// Call it when MPI has connected this rank; from then on the watch reports no missing ranks.
   /// Waits until all have met over TCP and left MPI_Init, so that none gets a message while still
   /// in there. All are in MPI's start by now: where they do not meet within 20 s, they cannot, and
   /// rank 0 warns.
   void mpi_has_started();
-  /// Call it after mpi_has_started(). The heartbeat, if it runs on all ranks, else null on all.
-  /// Collective.
-  std::unique_ptr<liveness::Heartbeat> take_heartbeat(comm::Control& control);
+  /// Call it after mpi_has_started(). What this rank has met by, if it did; ends the thread.
+  Plane take();
 
  private:
   void run();
@@ -63,30 +77,20 @@ class StartWatch {
   std::stop_source off_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool mpi_started_ = false, over_ = false;         // under the mutex, like the next
-  std::unique_ptr<liveness::Heartbeat> heartbeat_;  // if the meeting succeeded
-  std::unique_ptr<comm::Control> control_;          // the same; only for the thread
+  bool mpi_started_ = false, met_ = false, over_ = false;  // under the mutex
+  Plane plane_;                                            // only for the thread until it ends
   std::thread thread_;
 };
 
 // Rank 0 knows more, so it speaks first.
-constexpr double rank_0_speaks_s = 2;
-constexpr double turn_s = 5;
+constexpr double rank_0_speaks_s = 2, others_speak_s = 5;
 
 // For ranks that are all there. A busy node may take seconds.
 constexpr double to_meet_s = 20;
 
-/// Call it before the thread begins: MPI's start changes the environment.
-std::optional<cluster::MeetingPlace> place_of(const cluster::RankInfo& self) {
-  try {
-    return cluster::meeting_place(cluster::process_environment(), self);
-  } catch (const InputError&) {
-    return std::nullopt;  // no place to meet: this watch is optional
-  }
-}
-
-StartWatch::StartWatch(const cluster::RankInfo& self, liveness::HeartbeatSpec spec)
-    : self_(self), spec_(std::move(spec)), place_(place_of(self)) {
+StartWatch::StartWatch(const cluster::RankInfo& self, std::optional<cluster::MeetingPlace> place,
+                       liveness::HeartbeatSpec spec)
+    : self_(self), spec_(std::move(spec)), place_(std::move(place)) {
   if (self.world > 1) thread_ = std::thread([this] { run(); });
 }
 
@@ -112,7 +116,7 @@ void StartWatch::mpi_has_started() {
   mpi_started_ = true;
   changed_.notify_all();
   if (!place_ || !thread_.joinable()) return;
-  const auto all_met = [this] { return over_ || heartbeat_; };
+  const auto all_met = [this] { return over_ || met_; };
   if (!changed_.wait_for(lock, std::chrono::duration<double>(to_meet_s), all_met)) {
     off_.request_stop();
     if (self_.rank == 0)
@@ -138,40 +142,38 @@ void StartWatch::watch() {
   const double began_s = now_s();
   meet();
   const double left_s = spec_.deadline_s - (now_s() - began_s);
-  if (!wait_for_mpi(left_s + (control_ && self_.rank > 0 ? turn_s : 0)))
+  if (!wait_for_mpi(left_s + (plane_.plane && self_.rank > 0 ? others_speak_s : 0)))
     return end(
         fmt::format("rank {} of {}, on {}, has waited in MPI's start for {:.0f} s: {} (start-up)",
                     self_.rank, self_.world, self_.host, spec_.deadline_s,
-                    control_ ? "all ranks are there, but MPI does not connect them"
-                             : "ranks that do not report this never came"),
+                    plane_.plane ? "all ranks are there, but MPI does not connect them"
+                                 : "ranks that do not report this never came"),
         true);
   try {
-    if (control_ && !off_.stop_requested()) control_->barrier("start of MPI");
+    if (plane_.plane && !off_.stop_requested()) plane_.plane->control().barrier("start of MPI");
   } catch (const Error&) {
     // The barrier is optional; the heartbeat reports missing ranks.
   }
 }
 
-/// Leaves `control_` and `heartbeat_` null where the ranks cannot meet, or the watch is off. Where
-/// this rank alone gives up, `control_` stays: to the others its end would look like that of this
-/// process.
+/// Leaves `met_` false where the ranks cannot meet, or the watch is off. Where this rank alone
+/// gives up, `plane_` stays: to the others its end would look like that of this process.
 void StartWatch::meet() {
   if (!place_) return;
   try {
-    control_ = comm::make_tcp_control(*place_, self_,
-                                      {.deadline_s = spec_.deadline_s,
-                                       .mates_s = patience_with_mates_s,
-                                       .stop = off_.get_token(),
-                                       .by_address = true,
-                                       .activity = spec_.activity});
-    auto heartbeat = liveness::start_heartbeat(spec_, *control_);
+    plane_.begin(comm::meet_over_tcp(*place_, self_,
+                                     {.deadline_s = spec_.deadline_s,
+                                      .mates_s = patience_with_mates_s,
+                                      .stop = off_.get_token(),
+                                      .by_address = true}),
+                 spec_);
     {
       const std::scoped_lock lock(mutex_);
-      heartbeat_ = std::move(heartbeat);
+      met_ = true;
     }
     changed_.notify_all();
   } catch (const comm::MissingRanks& missing) {
-    control_.reset();  // rank 0 continues when this connection ends
+    plane_ = {};  // rank 0 continues when this connection ends
     // A launcher may end rank 0 when this rank ends, and rank 0 is about to say why.
     if (missing.told) wait_for_mpi(rank_0_speaks_s);
     end(missing.what(), !missing.told && (self_.rank == 0 || self_.local_rank == 0));
@@ -185,93 +187,124 @@ void StartWatch::meet() {
 void StartWatch::end(const std::string& why, bool speak) {
   if (wait_for_mpi(0)) return;
   if (speak) log::error(why + "; ending");
-  {
-    const std::scoped_lock lock(mutex_);
-    if (heartbeat_) heartbeat_->fail({spec_.lost_status, why, Ending::lost_rank});
-  }
+  if (plane_.heartbeat) plane_.heartbeat->fail({spec_.lost_status, why, Ending::lost_rank});
   spec_.end(spec_.lost_status);
 }
 
-std::unique_ptr<liveness::Heartbeat> StartWatch::take_heartbeat(comm::Control& control) {
-  bool beats = false;
-  {
-    const std::scoped_lock lock(mutex_);
-    beats = heartbeat_ != nullptr;
-  }
-  const bool everywhere = !control.any(!beats, "start of the heartbeat");
+Plane StartWatch::take() {
   off_.request_stop();
   if (thread_.joinable()) thread_.join();
-  return everywhere ? std::move(heartbeat_) : nullptr;
+  return met_ ? std::move(plane_) : Plane();
+}
+
+/// Call it before MPI starts, which changes the environment.
+std::optional<cluster::MeetingPlace> place_of(const cluster::RankInfo& self, bool needed) {
+  try {
+    return cluster::meeting_place(cluster::process_environment(), self);
+  } catch (const InputError&) {
+    if (needed) throw;
+    return std::nullopt;
+  }
+}
+
+liveness::HeartbeatSpec heartbeat_spec(const Launch& launch, double deadline_s) {
+  return {launch.rank.host, launch.silence_s,         deadline_s,
+          status_lost_rank, &RankEnd::nobody_answers, launch.activity};
+}
+
+/// MPI's numbers of a rank, and what its node has of the ranks that have met.
+cluster::MpiWorld mpi_world(const Launch& launch) {
+  const comm::WorldFacts& facts = launch.world->facts();
+  if (facts.world != launch.control->world()) return {.rank = facts.rank, .world = facts.world};
+  return {.rank = facts.rank,
+          .world = facts.world,
+          .local_rank = static_cast<int>(launch.nodes.local_index(facts.rank)),
+          .local_size = static_cast<int>(launch.nodes.local_size(facts.rank)),
+          .machine_size = static_cast<int>(launch.nodes.ranks_on_machine_of(facts.rank).size())};
+}
+
+/// Starts MPI. The ranks that have not met before tell each other over MPI where they listen.
+Plane meet_with_mpi(Launch& launch, const std::optional<cluster::MeetingPlace>& place,
+                    const liveness::HeartbeatSpec& spec) {
+  StartWatch watch(launch.rank, place, spec);
+  launch.world = std::make_unique<comm::World>(launch.argc, launch.argv,
+                                               [&watch] { watch.mpi_has_started(); });
+  launch.tensors = launch.world->make_fabric(spec.deadline_s);
+  auto over_mpi =
+      std::make_unique<comm::ControlPlane>(launch.tensors, spec.deadline_s, spec.activity);
+  Plane met = watch.take();
+  if (!over_mpi->control().any(!met.plane, "start-up")) return met;
+  met = {};
+  auto fabric = launch.tensors->world() == 1
+                    ? nullptr
+                    : comm::meet_over_tcp(*launch.tensors, over_mpi->control(), launch.rank.host);
+  if (fabric) {
+    met.begin(std::move(fabric), spec);
+  } else {
+    met.plane = std::move(over_mpi);
+    met.watch(spec);
+  }
+  return met;
 }
 
 }  // namespace
 
+// The order of a start: who this process should be, whether the launcher can join it to the others,
+// the ranks' meeting (while MPI starts), where they run, and who they are.
 void Launch::start(double deadline_s) {
-  started = true;
+  kind = Kind::joined;
   const cluster::EnvLookup env = cluster::process_environment();
   rank = cluster::identify(env, std::nullopt);
-  if (!cluster::launched(env)) return be_alone();
-  if (const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types)) {
-    if (doubt->certain && !meet_without_mpi(deadline_s)) throw cluster::LaunchError(doubt->text);
-    if (rank.rank == 0)
-      log::warn(control ? "the ranks communicate over TCP: " + doubt->text : doubt->text);
-    if (control) return;
+  const liveness::HeartbeatSpec spec = heartbeat_spec(*this, deadline_s);
+  Plane met;
+  if (!cluster::launched(env)) {
+    met.plane = std::make_unique<comm::ControlPlane>(activity);
+  } else {
+    const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types);
+    const bool without_mpi = doubt && doubt->certain;
+    const auto place = place_of(rank, without_mpi);
+    if (without_mpi && !place) throw cluster::LaunchError(doubt->text);
+    if (without_mpi) {
+      log::set_rank(rank.rank, rank.world);
+      met.begin(comm::meet_over_tcp(*place, rank,
+                                    {.deadline_s = deadline_s, .mates_s = patience_with_mates_s}),
+                spec);
+    }
+    if (doubt && rank.rank == 0)
+      log::warn(without_mpi ? "the ranks communicate over TCP: " + doubt->text : doubt->text);
+    if (!without_mpi) met = meet_with_mpi(*this, place, spec);
   }
-  StartWatch watch(rank, heartbeat_spec(deadline_s));
-  world = std::make_unique<comm::World>(argc, argv, [&watch] { watch.mpi_has_started(); });
-  control = world->make_control(deadline_s, activity);
+  plane = std::move(met.plane);
+  heartbeat = std::move(met.heartbeat);
+  control = &plane->control();
   nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
-  rank = cluster::identify(env, mpi_world(), cluster::srun_mpi_types);
+  if (world) rank = cluster::identify(env, mpi_world(*this), cluster::srun_mpi_types);
   log::set_rank(rank.rank, rank.world);
-  heartbeat = watch.take_heartbeat(*control);
-  if (!heartbeat) heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
-  world->ask_first(find_absence());
-}
-
-void Launch::be_alone() {
-  log::set_rank(rank.rank, rank.world);
-  control = std::make_unique<comm::LoneControl>(activity);
-  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
-}
-
-cluster::MpiWorld Launch::mpi_world() const {
-  const comm::WorldFacts& facts = world->facts();
-  return {.rank = facts.rank,
-          .world = facts.world,
-          .local_rank = static_cast<int>(nodes.local_index(facts.rank)),
-          .local_size = static_cast<int>(nodes.local_size(facts.rank)),
-          .machine_size = static_cast<int>(nodes.ranks_on_machine_of(facts.rank).size())};
 }
 
 void Launch::stay_independent() {
-  independent = true;
+  kind = Kind::independent;
   rank = cluster::identify(cluster::process_environment(), std::nullopt);
   log::set_rank(rank.rank, rank.world);
 }
 
-bool Launch::meet_without_mpi(double deadline_s) {
-  const cluster::EnvLookup env = cluster::process_environment();
-  rank = cluster::identify(env, std::nullopt);
-  const auto place = cluster::meeting_place(env, rank);
-  if (!place) return false;
-  log::set_rank(rank.rank, rank.world);
-  // The heartbeat tells which rank was lost first, and ends this process.
-  const auto wait_for_heartbeat = [this] {
-    if (heartbeat)
-      std::this_thread::sleep_for(std::chrono::duration<double>(comm::time_for_heartbeat_s));
-  };
-  const auto ask_heartbeat = [this](double waited_s) {
-    return heartbeat ? heartbeat->find_absence(waited_s) : std::nullopt;
-  };
-  control = comm::make_tcp_control(*place, rank,
-                                   {.deadline_s = deadline_s,
-                                    .mates_s = patience_with_mates_s,
-                                    .rank_gone = wait_for_heartbeat,
-                                    .find_absence = ask_heartbeat,
-                                    .activity = activity});
-  heartbeat = liveness::start_heartbeat(heartbeat_spec(deadline_s), *control);
-  nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
+bool Launch::leave_to_rank_0() {
+  kind = Kind::left_to_rank_0;
+  if (rank_by_environment().rank == 0) return false;
+  if (!RankEnd(*this).under_mpirun()) return true;
+  try {
+    world = std::make_unique<comm::World>(argc, argv);
+    world->meet();  // not in MPI_Finalize: rank 0 may end all ranks
+  } catch (const Error&) {
+    // Rank 0 says what is wrong, or mpirun does.
+  }
   return true;
+}
+
+std::optional<cluster::MeetingPlace> Launch::meeting_place() const {
+  const cluster::RankInfo self = rank_by_environment();
+  if (kind != Kind::not_started || self.world == 1) return std::nullopt;
+  return cluster::meeting_place(cluster::process_environment(), self);
 }
 
 comm::FindAbsence Launch::find_absence() const {
@@ -285,20 +318,6 @@ cluster::RankInfo rank_by_environment() {
   } catch (const InputError&) {
     return {};  // a command that needs the launcher reports the reason
   }
-}
-
-liveness::HeartbeatSpec Launch::heartbeat_spec(double deadline_s) const {
-  const auto end = [](int status) {
-    const bool lost = status == status_lost_rank;
-    const char* reason = lost ? "another rank was lost: see post-mortem.json"
-                              : "another rank failed: see post-mortem.json";
-    observe::end_metrics({.status = "failed",
-                          .reason = reason,
-                          .ending = lost ? Ending::lost_rank : Ending::unknown});
-    train::give_notice(train::short_notice_s, "failed", reason);
-    std::_Exit(status);
-  };
-  return {rank.host, silence_s, deadline_s, status_lost_rank, end, activity};
 }
 
 }  // namespace lockstep::app

@@ -6,7 +6,6 @@
 
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "app/start/compute.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -86,7 +85,6 @@ class TrainingRows {
 };
 
 int average(Launch& launch, const AverageOptions& asked) {
-  launch.independent = true;
   AverageOptions options = asked;
   for (std::string& path : options.checkpoints) path = train::choose_checkpoint(path);
   options.data = train::given_set(options.data, train::PackedPart::training);
@@ -154,7 +152,7 @@ Command add_average(Arguments root) {
       .shows_default();
   app.add_flag("--force", options->force, "write over a file that is there");
   return {app, [options](Launch& launch) {
-            return leave_to_rank_0(launch) ? status_done : average(launch, *options);
+            return launch.leave_to_rank_0() ? status_done : average(launch, *options);
           }};
 }
 

@@ -5,7 +5,6 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
-#include "app/fail.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -52,7 +51,7 @@ int examine_training(Launch& launch, const DoctorOptions& options) {
 }
 
 int read_records_of(Launch& launch, const DoctorOptions& options) {
-  if (leave_to_rank_0(launch)) return status_done;
+  if (launch.leave_to_rank_0()) return status_done;
   if (options.run.given()) {
     options.run.config();  // what is wrong with an option says more
     throw InputError(fmt::format(

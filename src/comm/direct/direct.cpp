@@ -154,7 +154,7 @@ Direct::Direct(std::shared_ptr<const DirectGroup> group, Elements data, DirectWo
       phase_(std::move(phase)),
       combine_(work.reduction ? combine_of(data.type, *work.reduction) : Combine{}),
       mine_(pieces_of_chunk(group_->rank)),
-      deadline_(transport_.deadline(phase_, [this] { return awaited(); })) {
+      deadline_(group_->hub->deadline(phase_, [this] { return awaited(); })) {
   static_assert(2 * kinds == message_kinds);
   peers_.reserve(partners.size());
   for (const Partner& partner : partners)

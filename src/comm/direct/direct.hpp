@@ -81,6 +81,7 @@ std::vector<Elements> pieces_of(const Elements& chunk);
 struct DirectHub {
   explicit DirectHub(const ActivityTracker& activity) : network(activity) {}
   std::unique_ptr<Transport> transport;
+  MakeDeadline deadline;
   Staging staging;
   /// By rank of the world, how many operations there were with it. Two ranks count alike what they
   /// have in common, because they put it into their streams in the same order.

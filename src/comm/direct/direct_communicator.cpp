@@ -111,8 +111,8 @@ std::unique_ptr<WaitDeadline> DirectCommunicator::make_deadline(std::string_view
   std::erase(awaited, rank());
   for (int& rank : awaited) rank = in_world(rank);
   std::sort(awaited.begin(), awaited.end());
-  return hub_->transport->deadline(hub_->network.phase(name, group_->name),
-                                   [awaited = std::move(awaited)] { return awaited; });
+  return hub_->deadline(hub_->network.phase(name, group_->name),
+                        [awaited = std::move(awaited)] { return awaited; });
 }
 
 std::unique_ptr<Communicator> DirectCommunicator::split(std::optional<int> colour, int key,
@@ -145,10 +145,11 @@ std::unique_ptr<Communicator> DirectCommunicator::split(std::optional<int> colou
 }  // namespace
 
 std::unique_ptr<Communicator> make_direct_communicator(std::unique_ptr<Transport> transport,
-                                                       int rank, int world,
+                                                       MakeDeadline deadline, int rank, int world,
                                                        const ActivityTracker& activity) {
   auto hub = std::make_shared<DirectHub>(activity);
   hub->transport = std::move(transport);
+  hub->deadline = std::move(deadline);
   DirectGroup group{.hub = hub.get(), .name = {}, .rank = rank};
   group.members.resize(static_cast<std::size_t>(world));
   std::iota(group.members.begin(), group.members.end(), 0);

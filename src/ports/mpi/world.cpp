@@ -1,32 +1,23 @@
 #include "lockstep/comm/worlds/world.hpp"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <exception>
-#include <utility>
+#include <functional>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/device/idle.hpp"
-#include "ports/mpi/call.hpp"
-#include "ports/mpi/factories.hpp"
-#include "ports/mpi/rank_deadline.hpp"
+#include "ports/mpi/fabric.hpp"
 
 namespace lockstep::mpi {
 namespace {
-
-std::string library_version() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  must(MPI_Get_library_version(text, &length));
-  const std::string version(text, static_cast<std::size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));
-}
 
 comm::WorldFacts ask_mpi() {
   comm::WorldFacts facts;
   must(MPI_Comm_rank(MPI_COMM_WORLD, &facts.rank));
   must(MPI_Comm_size(MPI_COMM_WORLD, &facts.world));
-  facts.library = library_version();
   return facts;
 }
 
@@ -40,17 +31,6 @@ SwitchYields find_switch_of_yields() {
   return reinterpret_cast<SwitchYields>(::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
 }
 
-/// A separate communicator for one kind of messages. Collective. MPI_Finalize frees it: freeing it
-/// earlier would be one more wait for all ranks.
-MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
-  RankDeadline deadline(roll_call, deadline_s, "making a communicator");
-  MPI_Comm made = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
-  must(MPI_Comm_idup(MPI_COMM_WORLD, &made, &request));
-  for (device::Idle idle; !finished(request); idle()) deadline.poll();
-  return made;
-}
-
 }  // namespace
 
 }  // namespace lockstep::mpi
@@ -58,11 +38,6 @@ MPI_Comm duplicate_world(double deadline_s, RollCall& roll_call) {
 namespace lockstep::comm {
 
 using namespace mpi;
-
-struct World::Impl {
-  explicit Impl(MPI_Comm comm) : roll_call(comm) {}
-  RollCall roll_call;
-};
 
 // Only one thread of a rank communicates, but a watchdog may have to abort while that thread is
 // inside MPI. This needs MULTIPLE, not SERIALIZED.
@@ -77,8 +52,7 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
   if (started) started();
   facts_ = ask_mpi();
   require(provided >= MPI_THREAD_MULTIPLE,
-          facts_.library + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
-  impl_ = std::make_unique<Impl>(MPI_COMM_WORLD);  // no other messages use this one
+          mpi_library().name + " was built without MPI_THREAD_MULTIPLE; use a build that has it");
 }
 
 // MPI_Finalize waits for all ranks. It is not called during an exception, after which main ends the
@@ -93,19 +67,12 @@ void World::meet() {
   for (device::Idle idle; !finished(request);) idle();
 }
 
-void World::ask_first(FindAbsence find_absence) {
-  impl_->roll_call.ask_first(std::move(find_absence));
-}
-
-std::unique_ptr<Control> World::make_control(double deadline_s, const ActivityTracker& activity) {
-  return make_mpi_control(duplicate_world(deadline_s, impl_->roll_call), deadline_s,
-                          impl_->roll_call, activity);
-}
-
-std::unique_ptr<Communicator> World::make_communicator(double deadline_s,
-                                                       const ActivityTracker& activity) {
-  return make_mpi_communicator(duplicate_world(deadline_s, impl_->roll_call), deadline_s,
-                               impl_->roll_call, activity);
+std::unique_ptr<Fabric> World::make_fabric(double deadline_s) {
+  Countdown left(deadline_s);
+  return make_mpi_fabric(duplicate(MPI_COMM_WORLD, [&] {
+    if (left.over())
+      throw Error(fmt::format("making a communicator: not all ranks came within {} s", deadline_s));
+  }));
 }
 
 void World::abort(int status) {

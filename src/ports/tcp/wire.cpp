@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <memory>
 
 #include "lockstep/base/error.hpp"
@@ -124,17 +125,6 @@ Socket accept_on(const Listener& listener) {
   return socket;
 }
 
-Socket connect_to(const std::string& host, std::uint16_t port, double within_s,
-                  Countdown* deadline) {
-  const Addresses addresses = look_up(host, port, 0);
-  for (const addrinfo* address = addresses.get(); address; address = address->ai_next) {
-    if (deadline && deadline->over()) break;
-    Socket socket = begin(*address);
-    if (socket && connected(socket, within_s, deadline).value_or(false)) return socket;
-  }
-  return {};
-}
-
 void outlast_silence(const Socket& socket, unsigned seconds) {
   set(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(1000 * seconds));
 }
@@ -144,11 +134,9 @@ Socket begin_connection(const std::string& address, std::uint16_t port) {
   return addresses ? begin(*addresses) : Socket();
 }
 
-std::optional<bool> connected(const Socket& socket, double within_s, Countdown* deadline) {
+std::optional<bool> connected(const Socket& socket) {
   pollfd entry{socket.get(), POLLOUT, 0};
-  const int each_ms = std::min(poll_ms, static_cast<int>(within_s * 1e3));
-  for (Countdown left(within_s); poll(&entry, 1, each_ms) != 1;)
-    if (left.over() || (deadline && deadline->over())) return std::nullopt;
+  if (poll(&entry, 1, 0) != 1) return std::nullopt;
   int error = 0;
   socklen_t size = sizeof error;
   return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
@@ -182,11 +170,6 @@ std::optional<std::string> Wire::receive() {
   if (std::optional<std::string> message = take()) return message;
   if (open()) fill();
   return take();
-}
-
-bool Wire::spoken_to() {
-  if (incoming_.empty() && open()) fill();
-  return !incoming_.empty();
 }
 
 bool Wire::ended() const {
@@ -241,16 +224,6 @@ void wait_for(std::span<Wire* const> wires, const Listener* listener) {
   poll(entries.data(), entries.size(), poll_ms);
 }
 
-std::optional<std::string> next_message(Wire& wire, double within_s, Countdown* deadline) {
-  Wire* const only[] = {&wire};
-  for (Countdown left(within_s); wire.open(); wait_for(only)) {
-    wire.flush();
-    if (auto message = wire.receive()) return message;
-    if (left.over() || (deadline && deadline->over())) break;
-  }
-  return std::nullopt;
-}
-
 namespace {
 
 /// Empty for an address that other machines cannot use.
@@ -267,18 +240,47 @@ std::string numeric(const sockaddr* address) {
   return text;
 }
 
+/// Calls `see` with each of this machine's addresses.
+void for_each_address(const std::function<void(const ifaddrs& one)>& see) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next)
+    if (one->ifa_addr != nullptr) see(*one);
+}
+
 }  // namespace
 
 std::vector<std::string> own_addresses() {
   std::vector<std::string> found;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return found;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    const bool usable = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
-    if (!usable || one->ifa_addr == nullptr) continue;
-    if (const std::string text = numeric(one->ifa_addr); !text.empty()) found.push_back(text);
-  }
+  for_each_address([&](const ifaddrs& one) {
+    if ((one.ifa_flags & IFF_UP) == 0 || (one.ifa_flags & IFF_LOOPBACK) != 0) return;
+    if (const std::string text = numeric(one.ifa_addr); !text.empty()) found.push_back(text);
+  });
+  return found;
+}
+
+std::vector<std::string> addresses_of(const std::string& host) {
+  std::vector<std::string> found;
+  const Addresses addresses = look_up(host, 0, 0);
+  for (const addrinfo* one = addresses.get(); one; one = one->ai_next)
+    if (const std::string text = numeric(one->ai_addr); !text.empty()) found.push_back(text);
+  return found;
+}
+
+std::string interface_to(const std::string& address) {
+  const Addresses to = look_up(address, 1, AI_NUMERICHOST);  // of a datagram that is not sent
+  if (!to) return "";
+  const Socket socket(::socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  if (!socket || ::connect(socket.get(), to->ai_addr, to->ai_addrlen) != 0 ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
+    return "";
+  std::string found;
+  for_each_address([&](const ifaddrs& one) {
+    if (numeric(one.ifa_addr) == numeric(reinterpret_cast<sockaddr*>(&own))) found = one.ifa_name;
+  });
   return found;
 }
 

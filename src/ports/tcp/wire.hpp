@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/owned.hpp"
 
 namespace lockstep::tcp {
@@ -37,15 +36,13 @@ void outlast_silence(const Socket& socket, unsigned seconds);
 
 /// Starts a connection to a numeric address, or returns an empty Socket; see connected().
 Socket begin_connection(const std::string& address, std::uint16_t port);
-/// True when it is connected, false when it failed; nothing when neither is known within
-/// `within_s`. A `deadline` that is over ends the wait, too, also in connect_to() and
-/// next_message().
-std::optional<bool> connected(const Socket& socket, double within_s, Countdown* deadline = nullptr);
+/// True when it is connected, false when it failed; nothing when neither is known yet.
+std::optional<bool> connected(const Socket& socket);
 
-/// A connection to the first address of `host` that accepts one within `within_s`, or an empty
-/// Socket.
-Socket connect_to(const std::string& host, std::uint16_t port, double within_s,
-                  Countdown* deadline = nullptr);
+/// The numeric addresses of a host, by its name.
+std::vector<std::string> addresses_of(const std::string& host);
+/// The interface through which this machine reaches a numeric address; empty where that is unknown.
+std::string interface_to(const std::string& address);
 
 /// A connection for whole messages, each sent after its size. Never blocks; wait_for() does. A
 /// message that is larger than `limit` ends the connection: a stranger may claim any size.
@@ -57,7 +54,6 @@ class Wire {
   void send(std::string_view message);   ///< appended; flush() moves it
   void flush();                          ///< writes what the connection accepts now
   std::optional<std::string> receive();  ///< the next message, if it has arrived whole
-  bool spoken_to();                      ///< some of the next message has arrived
   std::optional<std::string> take();     ///< the next of those that receive() has read already
   bool open() const { return static_cast<bool>(socket_); }
   bool ended() const;  ///< the other side has closed it; its last messages may still be unread
@@ -81,9 +77,6 @@ class Wire {
 /// Sleeps until a wire (or `listener`) has something to read or room for unsent data, but no longer
 /// than a twentieth of a second.
 void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
-
-/// The next message that arrives within `within_s`, if one does.
-std::optional<std::string> next_message(Wire& wire, double within_s, Countdown* deadline = nullptr);
 
 /// This machine's numeric addresses at which other machines may find it.
 std::vector<std::string> own_addresses();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/comm/control_plane.hpp"
 #include "lockstep/comm/worlds/world.hpp"
 #include "ports/mpi/call.hpp"
 
@@ -98,7 +99,8 @@ int main(int argc, char** argv) {
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 15;
   Gradient gradient{std::vector<float>(static_cast<std::size_t>(megabytes * 1e6 / 4)),
                     static_cast<std::size_t>(bucket_megabytes * 1e6 / 4)};
-  const auto communicator = world.make_communicator(60);
+  lockstep::comm::ControlPlane plane(world.make_fabric(60), 60);
+  const auto communicator = plane.connect(60);
 
   const double backward_ms = 5 * megabytes;
 

@@ -34,22 +34,12 @@ class Start final : public comm::Control {
   explicit Start(int world) : world_(world) {}
   int rank() const override { return 0; }
   int world() const override { return world_; }
-  void barrier(std::string_view) override {}
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
-    return std::vector<std::string>(static_cast<std::size_t>(world_), mine);
-  }
-  std::string broadcast(const std::string& from_root, std::string_view) override {
-    return told = from_root;
-  }
-  std::vector<double> sum(const std::vector<double>& values, std::string_view) override {
-    return values;
-  }
-  std::vector<double> max(const std::vector<double>& values, std::string_view) override {
-    return values;
-  }
   std::string told;
 
  private:
+  std::string meet(const std::string& mine, std::string_view, const Combine& combine) override {
+    return told = combine(Parts(static_cast<std::size_t>(world_), mine));
+  }
   int world_;
 };
 

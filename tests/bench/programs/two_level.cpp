@@ -20,9 +20,10 @@
 #include "lockstep/base/statistics.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/cluster/identity/rendezvous.hpp"
+#include "lockstep/comm/control_plane.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
-#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "lockstep/comm/worlds/tcp.hpp"
 #include "lockstep/comm/worlds/world.hpp"
 
 namespace {
@@ -93,7 +94,10 @@ std::unique_ptr<comm::World> start(int& argc, char**& argv) {
   const cluster::RankInfo self = cluster::identify(env, std::nullopt);
   const auto place = cluster::meeting_place(env, self);  // MPI's start changes the environment
   return std::make_unique<comm::World>(argc, argv, [&] {
-    if (place) comm::make_tcp_control(*place, self, {})->barrier("start of MPI");
+    if (place)
+      comm::ControlPlane(comm::meet_over_tcp(*place, self, {}), 60)
+          .control()
+          .barrier("start of MPI");
   });
 }
 
@@ -107,8 +111,9 @@ int main(int argc, char** argv) {
   std::vector<float> values(static_cast<std::size_t>(megabytes * 1e6 / sizeof(float)));
   const auto bucket = static_cast<std::size_t>(bucket_megabytes * 1e6 / sizeof(float));
 
-  const auto control = world->make_control(120);
-  const auto flat = world->make_communicator(120);
+  comm::ControlPlane plane(world->make_fabric(120), 120);
+  comm::Control* const control = &plane.control();
+  const auto flat = plane.connect(120);
   const comm::Nodes nodes = comm::gather_nodes(*control, comm::place_of_process(host_name()));
   const comm::TwoLevel made = comm::make_two_level(*flat, *control, nodes, {.deadline_s = 120});
   check(made.communicator != nullptr, made.obstacle);

@@ -55,7 +55,7 @@ inline void meet_in(const std::filesystem::path& path, int ranks) {
 /// finished. Returns what this rank's call threw; nothing on `absent`. Collective.
 template <class Call>
 std::string while_absent(int absent, const Call& call) {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   std::filesystem::remove(meeting_file(std::to_string(getpid())));  // left by a run that was killed
   const auto pids = control->gather(std::to_string(getpid()), "process ids");
   if (control->rank() == absent) {

@@ -37,7 +37,7 @@ std::string bytes_of(const std::vector<float>& values) {
 }  // namespace
 
 TEST_CASE("the sum of small integers is exact on every rank, for any length", "[mpi][all_reduce]") {
-  const auto communicator = world().make_communicator(30);
+  const auto communicator = test::make_communicator(30);
   for (const std::size_t count :
        {0, 1, 2, 15, 16, 17, 1023, 1024, 1025, 4099, 32768, 65537, 131071, 1000003}) {
     std::vector<float> values = small_integers(communicator->rank(), count + 1);
@@ -52,7 +52,7 @@ TEST_CASE("the sum of small integers is exact on every rank, for any length", "[
 }
 
 TEST_CASE("collectives in flight together do not mix", "[mpi][all_reduce]") {
-  const auto communicator = world().make_communicator(30);
+  const auto communicator = test::make_communicator(30);
   std::mt19937 lengths(11), pauses(static_cast<unsigned>(communicator->rank()));
   std::vector<std::vector<float>> all;
   std::vector<std::unique_ptr<Event>> events;
@@ -72,7 +72,7 @@ TEST_CASE("collectives in flight together do not mix", "[mpi][all_reduce]") {
 
 TEST_CASE("a rank that waits for each sum works with one that waits for none",
           "[mpi][all_reduce]") {
-  const auto communicator = world().make_communicator(30);
+  const auto communicator = test::make_communicator(30);
   std::vector<std::vector<float>> all(8, small_integers(communicator->rank(), 300001));
   for (std::vector<float>& values : all) {
     add_up(*communicator, values.data(), values.size(), "test");
@@ -83,8 +83,8 @@ TEST_CASE("a rank that waits for each sum works with one that waits for none",
 }
 
 TEST_CASE("all ranks end with the same bits, the same in each run", "[mpi][all_reduce]") {
-  const auto communicator = world().make_communicator(30);
-  const auto control = world().make_control(30);
+  const auto communicator = test::make_communicator(30);
+  const auto control = test::make_control(30);
   const std::size_t count = 250007;
   std::string first;
   for (int run = 0; run < 3; ++run) {
@@ -106,7 +106,7 @@ TEST_CASE("only a rank that never joins a sum is named, to all others, after the
   if (ranks == 1) return;
   // Few floats have one owner, for which all others also wait.
   for (const std::size_t count : {100, 100000}) {
-    const auto communicator = world().make_communicator(2);
+    const auto communicator = test::make_communicator(2);
     const int absent = count == 100 ? 0 : ranks - 1;
     std::vector<float> values = small_integers(communicator->rank(), count);
     const std::string said = while_absent(absent, [&] {

@@ -16,6 +16,7 @@
 #include "tests/support/harness/mpi_world.hpp"
 
 using namespace lockstep;
+using namespace lockstep::comm;
 using lockstep::test::error_of;
 using lockstep::test::meeting_file;
 using lockstep::test::on_every_rank;
@@ -35,7 +36,7 @@ std::string words_of(int rank) {
 }  // namespace
 
 TEST_CASE("every rank gets every rank's words in rank order", "[mpi][control]") {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   const std::vector<std::string> all = control->gather(words_of(control->rank()), "words");
   bool right = all.size() == static_cast<std::size_t>(control->world());
   for (int r = 0; right && r < control->world(); ++r)
@@ -44,7 +45,7 @@ TEST_CASE("every rank gets every rank's words in rank order", "[mpi][control]") 
 }
 
 TEST_CASE("rank 0 alone gets every rank's words in rank order", "[mpi][control]") {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   const std::vector<std::string> all = control->gather_at_root(words_of(control->rank()), "words");
   const bool root = control->rank() == 0;
   bool right = all.size() == (root ? static_cast<std::size_t>(control->world()) : 0);
@@ -54,7 +55,7 @@ TEST_CASE("rank 0 alone gets every rank's words in rank order", "[mpi][control]"
 }
 
 TEST_CASE("a long text arrives whole", "[mpi][control]") {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   const std::string mine(3000000 + static_cast<std::size_t>(control->rank()), 'x');
   const std::vector<std::string> all = control->gather(mine, "long");
   REQUIRE(on_every_rank(all.back().size() == 3000000 + all.size() - 1));
@@ -63,7 +64,7 @@ TEST_CASE("a long text arrives whole", "[mpi][control]") {
 }
 
 TEST_CASE("sums, maxima and rank 0's words are the same on every rank", "[mpi][control]") {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   const double rank = control->rank(), count = control->world();
   REQUIRE(on_every_rank(control->sum({rank, 0.5}, "sum") ==
                         std::vector<double>{count * (count - 1) / 2, count / 2}));
@@ -78,7 +79,7 @@ TEST_CASE("sums, maxima and rank 0's words are the same on every rank", "[mpi][c
 }
 
 TEST_CASE("no rank passes a barrier before the last has come", "[mpi][control]") {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   double late = 0;
   control->barrier("before");
   if (control->rank() == control->world() - 1) {
@@ -91,7 +92,7 @@ TEST_CASE("no rank passes a barrier before the last has come", "[mpi][control]")
 }
 
 TEST_CASE("a thousand meetings in a row keep their order", "[mpi][control]") {
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   bool right = true;
   for (int i = 0; i < 1000 && right; ++i)
     right = control->broadcast(std::to_string(i), "turn") == std::to_string(i);
@@ -103,7 +104,7 @@ TEST_CASE("only a rank that does not arrive is named, to all others, after the d
   const int ranks = world().facts().world;
   if (ranks == 1) return;
   for (const int absent : {ranks - 1, 0}) {
-    const auto control = world().make_control(2);
+    const auto control = test::make_control(2);
     control->barrier("all are here");
     const std::string said = while_absent(absent, [&] { control->barrier("epoch 3"); });
     const std::string expected =
@@ -118,11 +119,12 @@ TEST_CASE("a rank that comes just after the deadline, while the others ask, is i
   const int ranks = world().facts().world;
   if (ranks == 1) return;
   for (const int late : {ranks - 1, 0}) {
-    const auto control = world().make_control(late == world().facts().rank ? 30 : 2);
+    auto& plane = test::make_plane(late == world().facts().rank ? 30 : 2);
+    Control* const control = &plane.control();
     const auto asked = meeting_file(control->broadcast(std::to_string(getpid()), "process id"));
-    world().ask_first([&](double) {  // the deadline has passed
+    plane.ask_first([&](double) {  // the deadline has passed
       std::ofstream(asked) << "asked";
-      return std::optional<comm::Absence>();
+      return std::optional<Absence>();
     });
     for (const double end = now_s() + 60; control->rank() == late && now_s() < end;) {
       if (std::filesystem::exists(asked)) break;
@@ -131,7 +133,7 @@ TEST_CASE("a rank that comes just after the deadline, while the others ask, is i
     const std::string said = error_of([&] { control->barrier("epoch 3"); });
     INFO(said);
     REQUIRE(on_every_rank(said.empty()));
-    world().ask_first({});
+    plane.ask_first({});
     std::filesystem::remove(asked);
     control->barrier("the file has gone");
   }
@@ -141,11 +143,16 @@ TEST_CASE("a rank that waits for something else is named with it, also to itself
           "[mpi][control]") {
   const int ranks = world().facts().world;
   if (ranks == 1) return;
-  const auto control = world().make_control(2), other = world().make_control(2);
-  const bool astray = control->rank() == ranks - 1;
+  auto& plane = test::make_plane(2);
+  const auto communicator = plane.connect(2);
+  const bool astray = communicator->rank() == ranks - 1;
   const std::string said = error_of([&] {
-    if (astray) other->barrier("checkpoint");
-    control->barrier("epoch 3");
+    if (astray) {
+      float value = 0;
+      communicator->receive(elements(&value, 1), 0, "checkpoint", communicator->network());
+      communicator->network().synchronize();
+    }
+    plane.control().barrier("epoch 3");
   });
   INFO(said);
   REQUIRE(on_every_rank(contains(said, "checkpoint") && contains(said, "epoch 3") &&
@@ -154,7 +161,7 @@ TEST_CASE("a rank that waits for something else is named with it, also to itself
 
 TEST_CASE("ranks that meet in different phases are told both", "[mpi][control]") {
   if (world().facts().world == 1) return;
-  const auto control = world().make_control(2);
+  const auto control = test::make_control(2);
   const bool last = control->rank() == control->world() - 1;
   const std::string said = error_of([&] { control->barrier(last ? "checkpoint" : "epoch 3"); });
   REQUIRE(on_every_rank(contains(said, "checkpoint") && contains(said, "epoch 3")));

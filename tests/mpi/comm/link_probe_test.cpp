@@ -14,8 +14,8 @@ TEST_CASE("all links are measured in a tournament, and both ends of each get the
   const comm::WorldFacts& facts = world().facts();
   const auto me = static_cast<std::size_t>(facts.rank);
   const auto count = static_cast<std::size_t>(facts.world);
-  const auto control = world().make_control(30);
-  const auto probe = comm::make_link_probe(world().make_communicator(30));
+  const auto control = test::make_control(30);
+  const auto probe = comm::make_link_probe(test::make_communicator(30));
   std::vector<double> low(count * count, 0), high(count * count, 0);
   bool sound = true;
   for (std::size_t round = 0; round < cluster::tournament_rounds(count); ++round) {
@@ -34,7 +34,7 @@ TEST_CASE("a link is not measured when one of its ends has no time left", "[mpi]
   const int me = world().facts().rank, partner = me ^ 1;
   const bool has_partner = partner < world().facts().world;  // the last of an odd number has none
   if (world().facts().world == 1) return;
-  const auto probe = comm::make_link_probe(world().make_communicator(30));
+  const auto probe = comm::make_link_probe(test::make_communicator(30));
   bool right = true;
   for (const int busy : {0, 1, 2}) {
     if (!has_partner) break;
@@ -48,8 +48,9 @@ TEST_CASE("a partner that does not come to the measurement is named to all, afte
           "[mpi][preflight]") {
   const int ranks = world().facts().world;
   if (ranks == 1) return;
-  const auto control = world().make_control(30);
-  const auto probe = comm::make_link_probe(world().make_communicator(2));
+  auto& plane = test::make_plane(30);
+  comm::Control* const control = &plane.control();
+  const auto probe = comm::make_link_probe(plane.connect(2));
   const int absent = ranks - 1, me = world().facts().rank;
   const std::string said = test::while_absent(absent, [&] {
     if (me == 0) probe->measure(absent, 0.03);

@@ -67,12 +67,12 @@ std::vector<Nodes> layouts() {
 
 struct Fixture {
   explicit Fixture(const Nodes& nodes, TwoLevelSpec spec = {.deadline_s = 30})
-      : flat(world().make_communicator(spec.deadline_s)),
-        control(world().make_control(30)),
+      : flat(test::make_communicator(spec.deadline_s)),
+        control(test::make_control(30)),
         made(make_two_level(*flat, *control, nodes, spec)) {}
 
   std::unique_ptr<Communicator> flat;
-  std::unique_ptr<Control> control;
+  Control* control;
   TwoLevel made;
   Communicator& two_level() { return *made.communicator; }
   void sum(std::vector<float>& values) {
@@ -283,8 +283,8 @@ TEST_CASE("other verbs keep their order with sums over two levels", "[mpi][two_l
 TEST_CASE("where a rank cannot share memory, all ranks learn which one and why",
           "[mpi][two_level]") {
   const int last = world().facts().world - 1;
-  const auto flat = world().make_communicator(30);
-  const auto control = world().make_control(30);
+  const auto flat = test::make_communicator(30);
+  const auto control = test::make_control(30);
   TwoLevel made;
   with_no_more_files(flat->rank() == last,
                      [&] { made = make_two_level(*flat, *control, blocks({last + 1}), {}); });

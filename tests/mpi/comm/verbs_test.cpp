@@ -19,7 +19,7 @@ namespace {
 using Fault = std::string (*)(Communicator&, Memory&);
 
 void require_none(Fault law) {
-  const auto communicator = world().make_communicator(60);
+  const auto communicator = test::make_communicator(60);
   HostMemory memory;
   const std::string fault = law(*communicator, memory);
   CHECK(fault == "");
@@ -55,7 +55,7 @@ TEST_CASE("wrong arguments are errors that name the collective and leave the wor
 }
 
 TEST_CASE("an operation outlives the group that started it", "[mpi][verbs]") {
-  const auto communicator = world().make_communicator(60);
+  const auto communicator = test::make_communicator(60);
   const int rank = communicator->rank(), ranks = communicator->world();
   std::vector<std::int64_t> values(200001, rank + 1);
   communicator->split(0, rank, "brief")
@@ -68,7 +68,7 @@ TEST_CASE("an operation outlives the group that started it", "[mpi][verbs]") {
 
 TEST_CASE("a message that is shorter than its receiver expects is an error that names the sender",
           "[mpi][verbs]") {
-  const auto communicator = world().make_communicator(60);
+  const auto communicator = test::make_communicator(60);
   if (communicator->world() == 1) return;
   std::vector<float> values(10);
   std::string said = "fewer";
@@ -86,7 +86,7 @@ TEST_CASE("a rank lost inside a group is named by its number in the world, with 
           "[mpi][verbs]") {
   const int ranks = world().facts().world;
   if (ranks < 4) return;
-  const auto communicator = world().make_communicator(2);
+  const auto communicator = test::make_communicator(2);
   const int rank = communicator->rank();
   const auto group = communicator->split(rank % 2, rank, "odd and even");
   communicator->begin_step(12);
@@ -108,7 +108,7 @@ TEST_CASE("a rank lost inside a group is named by its number in the world, with 
 
 TEST_CASE("a rank that keeps others waiting through a second group is named", "[mpi][verbs]") {
   if (world().facts().world != 4) return;
-  const auto communicator = world().make_communicator(2);
+  const auto communicator = test::make_communicator(2);
   const int rank = communicator->rank();
   const auto row = communicator->split(rank / 2, rank, "rows");
   const auto column = communicator->split(rank % 2, rank, "columns");
@@ -131,7 +131,7 @@ TEST_CASE("a rank that keeps others waiting through a second group is named", "[
 TEST_CASE("a rank that does not come to a split is named", "[mpi][verbs]") {
   const int ranks = world().facts().world;
   if (ranks == 1) return;
-  const auto communicator = world().make_communicator(2);
+  const auto communicator = test::make_communicator(2);
   const std::string said = while_absent(ranks - 1, [&] { communicator->split(0, 0, "rows"); });
   const std::string wanted =
       "the split into rows: rank " + std::to_string(ranks - 1) + " did not arrive within 2 s";

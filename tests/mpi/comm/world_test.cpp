@@ -13,7 +13,7 @@ using lockstep::test::world;
 TEST_CASE("MPI's facts agree with each other", "[mpi]") {
   const comm::WorldFacts& facts = world().facts();
   REQUIRE(on_every_rank(facts.rank >= 0 && facts.rank < facts.world));
-  REQUIRE(on_every_rank(!facts.library.empty()));
+  REQUIRE(on_every_rank(!comm::mpi_library().name.empty()));
 }
 
 TEST_CASE("Open MPI's calls do not yield the core, though mpirun asks for it", "[mpi]") {
@@ -25,7 +25,7 @@ TEST_CASE("Open MPI's calls do not yield the core, though mpirun asks for it", "
 
 TEST_CASE("ranks are numbered without gaps", "[mpi]") {
   const comm::WorldFacts& facts = world().facts();
-  const auto control = world().make_control(30);
+  const auto control = test::make_control(30);
   std::vector<double> mine(static_cast<std::size_t>(facts.world), 0.0);
   mine[static_cast<std::size_t>(facts.rank)] = 1;
   const std::vector<double> once(mine.size(), 1.0);

@@ -63,8 +63,8 @@ class Printed {
 
 /// Runs of two epochs of four steps, validated, in a folder that all ranks see.
 struct Runs {
-  std::unique_ptr<comm::Control> control = world().make_control(60);
-  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60);
+  comm::Control* control = test::make_control(60);
+  std::unique_ptr<comm::Communicator> communicator = test::make_communicator(60);
   std::unique_ptr<Backend> backend = make_cpu_backend({});
   const std::size_t ranks = static_cast<std::size_t>(control->world());
   SharedShard shard{*control, micro* ranks* steps_of_an_epoch};

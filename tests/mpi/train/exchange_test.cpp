@@ -16,7 +16,7 @@ using lockstep::test::world;
 
 TEST_CASE("slices that become final in a different order on each rank give the exact sums",
           "[mpi][exchange]") {
-  const auto communicator = world().make_communicator(30);
+  const auto communicator = test::make_communicator(30);
   const int rank = communicator->rank(), ranks = communicator->world();
   std::vector<Extent> slices;
   std::mt19937 sizes(5), order(static_cast<unsigned>(rank) + 1);

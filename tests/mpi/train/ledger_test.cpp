@@ -57,7 +57,7 @@ train::RunSpec spec_of(const comm::Control& control, const fs::path& root, int m
 
 TEST_CASE("energy of a machine and its cores count once, however many of the ranks it has",
           "[ledger]") {
-  const auto control = world().make_control(60);
+  const auto control = test::make_control(60);
   for (int machines = 1; machines <= control->world(); ++machines) {
     CAPTURE(machines);
     const SharedPowercap tree(*control);

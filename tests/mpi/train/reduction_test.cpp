@@ -24,8 +24,8 @@ namespace {
 
 /// What this world's ranks decide on pretended nodes.
 struct Fixture {
-  std::unique_ptr<comm::Communicator> flat = world().make_communicator(30);
-  std::unique_ptr<comm::Control> control = world().make_control(30);
+  std::unique_ptr<comm::Communicator> flat = test::make_communicator(30);
+  comm::Control* control = test::make_control(30);
   int ranks = world().facts().world;
   comm::Nodes one_node = blocks({ranks});
   comm::Nodes two_nodes = ranks > 2 ? blocks({ranks - ranks / 2, ranks / 2}) : one_node;

@@ -20,8 +20,8 @@ constexpr std::size_t rows = 64, batch = 16, last_step = 8;
 
 /// Trainings of this world on pretended nodes.
 struct Trainings {
-  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60);
-  std::unique_ptr<comm::Control> control = world().make_control(60);
+  std::unique_ptr<comm::Communicator> communicator = test::make_communicator(60);
+  comm::Control* control = test::make_control(60);
   std::unique_ptr<backend::Backend> backend = backend::make_cpu_backend({});
   SharedShard shard{*control, rows};
 

@@ -27,8 +27,8 @@ double ahead_us(int rank) { return rank % 2 == 1 ? shift_us * rank : -shift_us *
 /// Eight steps of all ranks, of which 3 to 5 are traced.
 struct TracedTraining {
   comm::ActivityTracker activity;
-  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60, activity);
-  std::unique_ptr<comm::Control> control = world().make_control(60, activity);
+  std::unique_ptr<comm::Communicator> communicator = test::make_communicator(60, activity);
+  comm::Control* control = test::make_control(60, activity);
   std::unique_ptr<backend::Backend> backend = backend::make_cpu_backend({});
   SharedShard shard{*control, 64};
   fs::path run = shard.path().parent_path() / "run";

@@ -19,8 +19,8 @@ constexpr std::size_t micro_rows = 4;
 
 /// A rank with its part of a global batch.
 struct TrainerRanks {
-  std::unique_ptr<comm::Control> control = world().make_control(60);
-  std::unique_ptr<comm::Communicator> communicator = world().make_communicator(60);
+  comm::Control* control = test::make_control(60);
+  std::unique_ptr<comm::Communicator> communicator = test::make_communicator(60);
   std::unique_ptr<Backend> backend = make_cpu_backend({});
   std::size_t size() const { return static_cast<std::size_t>(control->world()); }
   std::size_t rank() const { return static_cast<std::size_t>(control->rank()); }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
 
@@ -20,8 +21,8 @@ namespace {
 constexpr double patience_s = 3600;
 
 std::unique_ptr<comm::World> the_world;
-std::unique_ptr<comm::Control>
-    verdicts;  // only for the harness, so that the tests' calls do not mix with it
+std::vector<std::unique_ptr<comm::ControlPlane>> planes;
+comm::Control* verdicts;  // only for the harness, so that the tests' calls do not mix with it
 
 // A rank that does not report writes into a separate file while a case runs. Rank 0 shows the file
 // when the case failed there, so that it appears above the verdict.
@@ -63,14 +64,28 @@ ssize_t read_hidden(std::span<char> part) noexcept {
 
 comm::World& world() { return *the_world; }
 
+comm::ControlPlane& make_plane(double deadline_s, const comm::ActivityTracker& activity) {
+  return *planes.emplace_back(std::make_unique<comm::ControlPlane>(
+      the_world->make_fabric(patience_s), deadline_s, activity));
+}
+
+comm::Control* make_control(double deadline_s, const comm::ActivityTracker& activity) {
+  return &make_plane(deadline_s, activity).control();
+}
+
+std::unique_ptr<comm::Communicator> make_communicator(double deadline_s,
+                                                      const comm::ActivityTracker& activity) {
+  return make_plane(deadline_s, activity).connect(deadline_s);
+}
+
 bool on_every_rank(bool mine) { return !verdicts->any(!mine, "a test's verdict"); }
 
 int run_process(int argc, char** argv, int (*session)(int, char**)) {
   try {
     the_world = std::make_unique<comm::World>(argc, argv);
-    verdicts = the_world->make_control(patience_s);
+    verdicts = make_control(patience_s);
     const int status = session(argc, argv);
-    verdicts.reset();
+    planes.clear();
     the_world.reset();
     return status;
   } catch (const std::exception& error) {

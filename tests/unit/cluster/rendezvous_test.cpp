@@ -14,10 +14,12 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "lockstep/comm/control_plane.hpp"
+#include "lockstep/comm/worlds/tcp.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/wire.hpp"
 #include "tests/support/folder_fixture.hpp"
+#include "tests/support/tcp_client.hpp"
 
 namespace {
 
@@ -53,7 +55,9 @@ using Talk = std::function<std::string(comm::Control&)>;
 std::string attend(const cluster::MeetingPlace& place, int rank, int world,
                    const comm::MeetingSpec& spec, const Talk& talk) {
   try {
-    return talk(*comm::make_tcp_control(place, rank_of(rank, world), spec));
+    comm::ControlPlane plane(comm::meet_over_tcp(place, rank_of(rank, world), spec),
+                             spec.deadline_s);
+    return talk(plane.control());
   } catch (const Error& error) {
     return error.what();
   }
@@ -82,11 +86,11 @@ cluster::MeetingCard card_at(const cluster::MeetingPlace& place) {
 }
 
 tcp::Wire dial(const cluster::MeetingCard& card) {
-  return tcp::Wire(tcp::connect_to("localhost", card.port, 5), tcp::handshake_limit);
+  return tcp::Wire(test::connect_to(card.port), tcp::handshake_limit);
 }
 
 /// The next message, or nothing when the other side hangs up.
-std::optional<std::string> next(tcp::Wire& wire) { return tcp::next_message(wire, 30); }
+std::optional<std::string> next(tcp::Wire& wire) { return test::next_message(wire, 30); }
 
 /// Does the handshake with this secret and hello. Returns rank 0's refusal, "welcome", or "unheard"
 /// when it hangs up.
@@ -203,7 +207,7 @@ TEST_CASE("strangers, false secrets, other jobs and taken ranks do not come in",
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 3, 3, "x"}), Contains("no other rank 3"));
   CHECK_THAT(knock(card, card.secret, {"test/7.0/0", 0, 3, "x"}), Contains("no other rank 0"));
   tcp::Wire mute = dial(card), liar = dial(card);
-  const tcp::Socket http = tcp::connect_to("localhost", card.port, 5);
+  const tcp::Socket http = test::connect_to(card.port);
   REQUIRE(write(http.get(), "GET / HTTP/1.0\r\n\r\n", 18) == 18);
   REQUIRE(next(liar));
   liar.send(std::string(100, 'x'));
@@ -271,7 +275,7 @@ TEST_CASE("a meeting that is cancelled ends at once, for ranks that wait and ran
     std::stop_source off;
     off.request_stop();
     CHECK_THROWS_WITH(
-        comm::make_tcp_control(place_in(folder), rank_of(rank, 2), {60, 60, off.get_token()}),
+        comm::meet_over_tcp(place_in(folder), rank_of(rank, 2), {60, 60, off.get_token()}),
         Contains("was cancelled"));
   }
 }
@@ -348,10 +352,9 @@ TEST_CASE("a rank that has gone is named at once", "[rendezvous]") {
 
 TEST_CASE("ranks in different phases are told so", "[rendezvous]") {
   const Folder folder;
-  const auto said = all_attend(place_in(folder), 2, [](comm::Control& control) {
-    control.barrier(control.rank() == 0 ? "this" : "that");
-    return std::string("met");
-  });
-  for (const std::string& text : said)
+  for (const std::string& text : all_attend(place_in(folder), 2, [](comm::Control& control) {
+         control.barrier(control.rank() == 0 ? "this" : "that");
+         return "met";
+       }))
     CHECK_THAT(text, Contains("phase 'that'") && Contains("'this'"));
 }

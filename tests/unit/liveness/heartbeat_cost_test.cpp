@@ -99,11 +99,11 @@ TEST_CASE("a message that cannot be read ends no heartbeat", "[heartbeat]") {
   REQUIRE(wire.open());
   for (const char* cut : {"q", "b12", "r123", ""}) wire.send(cut);
   wire.send(tcp::make_beat({}));
-  wire.send(tcp::make_question({7, 3}));
+  wire.send(tcp::marked(tcp::question_mark, tcp::AbsenceQuestion{7, 3}));
   CHECK(becomes([&] {
     const auto message = wire.receive();
     return tcp::mark_of(message.value_or("")) == tcp::finding_mark &&
-           tcp::read_finding(*message).number == 7;
+           tcp::unmarked<tcp::AbsenceFinding>(*message).number == 7;
   }));
   wire.send(std::string(1, tcp::goodbye_mark));
 }

@@ -23,22 +23,14 @@ class Script final : public comm::Control {
   Script(int rank, int world, std::string& word) : rank_(rank), world_(world), word_(word) {}
   int rank() const override { return rank_; }
   int world() const override { return world_; }
-  void barrier(std::string_view) override {}
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
-    return std::vector<std::string>(static_cast<std::size_t>(world_), mine);
-  }
-  std::string broadcast(const std::string& from_root, std::string_view) override {
-    if (rank_ == 0) word_ = from_root;
-    return word_;
-  }
-  std::vector<double> sum(const std::vector<double>& values, std::string_view) override {
-    return values;
-  }
-  std::vector<double> max(const std::vector<double>& values, std::string_view) override {
-    return values;
-  }
 
  private:
+  std::string meet(const std::string& mine, std::string_view, const Combine& combine) override {
+    if (mine.empty()) return word_;  // of a broadcast
+    const std::string result = combine(Parts(static_cast<std::size_t>(world_), mine));
+    if (rank_ == 0 && result == mine) word_ = mine;
+    return result;
+  }
   int rank_, world_;
   std::string& word_;
 };

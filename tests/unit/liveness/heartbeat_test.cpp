@@ -12,14 +12,14 @@ using comm::Activity;
 
 TEST_CASE("a beat says what its sender is doing", "[heartbeat]") {
   const Activity sent{12, comm::Phase::reduction, 3, 1 << 20, true, 99, true};
-  const auto [read, starved_s] = tcp::read_beat(tcp::make_beat(sent, 12.5));
+  const auto [read, starved_s] = tcp::unmarked<tcp::Beat>(tcp::make_beat(sent, 12.5));
   CHECK(comm::describe(read) == "step 12, reduction of bucket 3 (1.0 MB)");
   CHECK(read.waiting);
   CHECK(read.movements == 99);
   CHECK(read.on_files);
   CHECK(starved_s == 12.5);
-  CHECK_THROWS(tcp::read_beat("b 1 2"));
-  CHECK_THROWS(tcp::read_beat(""));
+  CHECK_THROWS(tcp::unmarked<tcp::Beat>("b 1 2"));
+  CHECK_THROWS(tcp::unmarked<tcp::Beat>(""));
 }
 
 TEST_CASE("an answer that would be too long for a connection is cut", "[heartbeat]") {
@@ -27,7 +27,7 @@ TEST_CASE("an answer that would be too long for a connection is cut", "[heartbea
   const std::string message =
       tcp::make_finding({7, comm::Absence{ranks, std::string(1 << 17, 'x'), Ending::network}});
   CHECK(message.size() <= tcp::heartbeat_message_limit);
-  const tcp::AbsenceFinding finding = tcp::read_finding(message);
+  const tcp::AbsenceFinding finding = tcp::unmarked<tcp::AbsenceFinding>(message);
   CHECK(finding.number == 7);
   REQUIRE(finding.absence);
   CHECK(finding.absence->ranks == ranks);

@@ -4,6 +4,7 @@
 
 using namespace lockstep::liveness;
 using Catch::Matchers::Contains;
+using lockstep::Ending;
 
 namespace {
 

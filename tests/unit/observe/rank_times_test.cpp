@@ -15,17 +15,9 @@ class TwoRanks final : public comm::Control {
  public:
   int rank() const override { return 0; }
   int world() const override { return 2; }
-  void barrier(std::string_view) override {}
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
+  std::string meet(const std::string& mine, std::string_view, const Combine& combine) override {
     ++gathers;
-    return {mine, mine};
-  }
-  std::string broadcast(const std::string& mine, std::string_view) override { return mine; }
-  std::vector<double> sum(const std::vector<double>& mine, std::string_view) override {
-    return mine;
-  }
-  std::vector<double> max(const std::vector<double>& mine, std::string_view) override {
-    return mine;
+    return combine({mine, mine});
   }
   int gathers = 0;
 };

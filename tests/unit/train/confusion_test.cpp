@@ -4,7 +4,7 @@
 #include <map>
 #include <random>
 
-#include "lockstep/comm/worlds/meeting.hpp"
+#include "lockstep/comm/control.hpp"
 #include "lockstep/train/evaluator.hpp"
 #include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
@@ -37,7 +37,7 @@ std::vector<Confused> sum_of(int world, std::size_t row_count) {
 }
 
 /// Rank 0 of many equal ranks; it notes the largest message.
-class Crowd final : public comm::MeetingControl {
+class Crowd final : public comm::Control {
  public:
   int rank() const override { return 0; }
   int world() const override { return 64; }

@@ -124,7 +124,7 @@ TEST_CASE("shared statistics give the same bits over TCP and over queues that co
   CHECK(over_queues(true, 3) == wanted);
   std::vector<State> states(3);
   const auto told = ranks_tell(3, [&](comm::Control& control) -> std::string {
-    const auto communicator = connect(control);
+    const auto communicator = connect();
     states[static_cast<std::size_t>(control.rank())] = trained(*communicator, 3);
     return "";
   });

@@ -17,6 +17,18 @@ class OutsideFault : public Error {
   using Error::Error;
 };
 
+/// Ranks are missing or have gone; what() names them.
+class MissingRanks : public Error {
+ public:
+  explicit MissingRanks(const std::string& what, bool told_by_rank_0 = false)
+      : Error(what, Ending::lost_rank), told(told_by_rank_0) {}
+  const bool told;  ///< rank 0 has reported it; the others need not
+};
+
+/// How long a rank that sees another one gone waits for the heartbeats, which see it within three
+/// seconds, know more, and end this process.
+constexpr double time_for_heartbeat_s = 10;
+
 /// What a rank has found out of a wait that did not end, and tells the others.
 struct WaitFinding {
   std::string text;  ///< empty: nothing was found
@@ -24,7 +36,7 @@ struct WaitFinding {
   /// It is the network's or a file system's fault.
   bool outside() const { return ending == Ending::network || ending == Ending::file_system; }
 };
-/// Throws OutsideFault or Error.
+/// Throws OutsideFault, MissingRanks or Error.
 [[noreturn]] void end_wait(const WaitFinding& found);
 
 /// The ranks that keep others waiting.
@@ -48,8 +60,8 @@ struct Absence {
 /// **Thread safety:** any thread may call it.
 using FindAbsence = std::function<std::optional<Absence>(double waited_s)>;
 
-/// How long a rank looks for movement after its deadline, when all ranks answer: a late one may
-/// have come just then.
+/// How long a rank looks for movement and answers after its deadline: a late rank may come just
+/// then, and answers take a while on machines with more ranks than cores.
 constexpr double look_longer_s = 2;
 
 /// Call it when something came then, after a wait of `waited_s` in `phase`, on rank `self`. Warns

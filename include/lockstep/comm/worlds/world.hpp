@@ -2,13 +2,9 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "lockstep/cluster/identity/identify.hpp"
-#include "lockstep/comm/activity.hpp"
-#include "lockstep/comm/communicator.hpp"
-#include "lockstep/comm/control.hpp"
-#include "lockstep/comm/waits/absence.hpp"
+#include "lockstep/comm/fabric.hpp"
 
 namespace lockstep::comm {
 
@@ -18,7 +14,6 @@ cluster::MpiLibrary mpi_library();
 /// This process's identity, as MPI reports it.
 struct WorldFacts {
   int rank = 0, world = 1;
-  std::string library;  ///< "Open MPI v4.1.4 ..."
 };
 
 /// MPI from MPI_Init_thread to MPI_Finalize. One per process, made before any thread that calls
@@ -36,20 +31,15 @@ class World {
   /// Waits until every rank has called this. It has no deadline: where a rank ends instead, the
   /// launcher ends all.
   void meet();
-  /// A wait whose deadline has passed will call this first, before it asks the ranks.
-  void ask_first(FindAbsence find_absence);
-  std::unique_ptr<Control> make_control(double deadline_s, const ActivityTracker& activity = {});
-  std::unique_ptr<Communicator> make_communicator(double deadline_s,
-                                                  const ActivityTracker& activity = {});
+  /// Collective, on a separate communicator. Throws Error when not all have come in time.
+  std::unique_ptr<Fabric> make_fabric(double deadline_s);
   /// Ends every rank with `status`; does not return. Safe from any thread. No rank should be inside
   /// MPI_Finalize then: it leaves a fence unfinished, over which mpirun crashes or hangs at its own
   /// end about once in a hundred times (libpmix 4.2.2, PMIx_server_finalize).
   [[noreturn]] static void abort(int status);
 
  private:
-  struct Impl;
   WorldFacts facts_;
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace lockstep::comm

@@ -33,7 +33,7 @@ void HeartbeatClient::listen() {
   continue_connecting();
   hear();
   if (const auto report = probe_ ? probe_->poll() : std::nullopt; report && wire_.open())
-    wire_.send(make_report(*report));
+    wire_.send(marked(report_mark, *report));
   if (!over_) judge();
 }
 
@@ -67,25 +67,25 @@ void HeartbeatClient::hear() {
 void HeartbeatClient::take_message(const std::string& message) {
   switch (mark_of(message)) {
     case beat_mark: {
-      const Beat beat = read_beat(message);
+      const Beat beat = unmarked<Beat>(message);
       if (beat.starved_s > 0) roster_.starved(0, beat.starved_s);
       return roster_.heard(0, beat.activity);
     }
     case finding_mark:
-      return answer(read_finding(message));
+      return answer(unmarked<AbsenceFinding>(message));
     case look_mark: {
-      const int rank = read_look(message);
-      if (rank >= 0 && rank < world()) wire_.send(make_sight({rank, look_at(rank)}));
+      const int rank = unmarked<int>(message);
+      if (rank >= 0 && rank < world()) wire_.send(marked(sight_mark, Sight{rank, look_at(rank)}));
       return;
     }
     case probe_mark:
-      if (probe_) probe_->begin(read_probe(message));
+      if (probe_) probe_->begin(unmarked<std::uint64_t>(message));
       return;
     case goodbye_mark:
       left_ = true;
       return;
     case end_mark:
-      if (!over_) end_as_told(read_end(message));
+      if (!over_) end_as_told(unmarked<liveness::End>(message));
   }
 }
 
@@ -136,7 +136,7 @@ void HeartbeatClient::look_for_absence(const AbsenceQuestion& question) {
     answer({question.number,
             comm::Absence{{0}, "missing: " + roster_.describe_missing({0}), Ending::lost_rank}});
   else if (wire_.open())
-    wire_.send(make_question(question));
+    wire_.send(marked(question_mark, question));
   else
     answer({question.number, std::nullopt});
 }

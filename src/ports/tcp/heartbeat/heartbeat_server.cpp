@@ -112,13 +112,13 @@ void HeartbeatServer::take_message(int rank, Peer& peer, const std::string& mess
   switch (mark_of(message)) {
     case beat_mark:
       peer.looked_for = false;
-      return hear_beat(rank, read_beat(message));
+      return hear_beat(rank, unmarked<Beat>(message));
     case question_mark:
-      return peer.wire.send(make_finding(find(read_question(message))));
+      return peer.wire.send(make_finding(find(unmarked<AbsenceQuestion>(message))));
     case report_mark:
-      return hear_report(rank, read_report(message));
+      return hear_report(rank, unmarked<ProbeReport>(message));
     case sight_mark: {
-      const Sight sight = read_sight(message);
+      const Sight sight = unmarked<Sight>(message);
       return roster_.seen(sight.rank, sight.trouble);
     }
     case goodbye_mark:
@@ -126,7 +126,7 @@ void HeartbeatServer::take_message(int rank, Peer& peer, const std::string& mess
       return;
     case failure_mark:
       peer.left = true;
-      if (!over_) other_failed(rank, read_end(message));
+      if (!over_) other_failed(rank, unmarked<liveness::End>(message));
   }
 }
 
@@ -162,7 +162,7 @@ void HeartbeatServer::look_for_silent_ranks() {
     if (neighbour == 0)
       roster_.seen(rank, look_at(rank));
     else if (neighbour && peers_[index(*neighbour)].wire.open())
-      peers_[index(*neighbour)].wire.send(make_look(rank));
+      peers_[index(*neighbour)].wire.send(marked(look_mark, rank));
   }
 }
 
@@ -239,7 +239,7 @@ void HeartbeatServer::ask_for_links() {
   links_.begin();
   probe_->begin(round_);
   for (const int rank : links_.first_ranks())
-    if (Wire& wire = peers_[index(rank)].wire; wire.open()) wire.send(make_probe(round_));
+    if (Wire& wire = peers_[index(rank)].wire; wire.open()) wire.send(marked(probe_mark, round_));
 }
 
 void HeartbeatServer::end_for(const std::vector<liveness::Links::Link>& links) {

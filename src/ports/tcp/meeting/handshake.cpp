@@ -2,19 +2,16 @@
 
 #include <sys/random.h>
 
-#include <fmt/core.h>
-
 #include <utility>
-#include <vector>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/comm/record.hpp"
 
 namespace lockstep::tcp {
 namespace {
 
-constexpr std::string_view title = "lockstep meeting 1\n";
+constexpr std::string_view title = "lockstep meeting 2\n";
 constexpr std::size_t tag_bytes = sizeof(std::uint64_t);
 
 std::string text_of(const Nonce& nonce) {
@@ -33,13 +30,6 @@ std::string tag_of(const Key& secret, char from, const Nonce& host, const Nonce&
   const std::uint64_t tag =
       siphash(secret, from + text_of(host) + text_of(peer) + std::string(text));
   return {reinterpret_cast<const char*>(&tag), tag_bytes};
-}
-
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
-    lines.emplace_back(text.substr(0, end));
-  return lines;
 }
 
 }  // namespace
@@ -61,8 +51,7 @@ std::optional<Nonce> read_greeting(std::string_view message) {
 
 std::string make_hello(const Key& secret, const Nonce& host, const Nonce& peer,
                        const Hello& hello) {
-  const std::string text =
-      fmt::format("{}\n{}\n{}\n{}\n", hello.job, hello.rank, hello.world, hello.node);
+  const std::string text = comm::write_record(hello);
   return text_of(peer) + tag_of(secret, 'p', host, peer, text) + text;
 }
 
@@ -74,11 +63,7 @@ std::optional<HeardHello> read_hello(const Key& secret, const Nonce& host,
   const std::string_view text = message.substr(head);
   if (message.substr(peer.size(), tag_bytes) != tag_of(secret, 'p', host, peer, text))
     return std::nullopt;
-  const std::vector<std::string> lines = lines_of(text);
-  if (lines.size() != 4) return std::nullopt;
-  const auto rank = whole_number<int>(lines[1]), world = whole_number<int>(lines[2]);
-  if (!rank || !world) return std::nullopt;
-  return HeardHello{peer, {lines[0], *rank, *world, lines[3]}};
+  return HeardHello{peer, comm::read_record<Hello>(text)};
 }
 
 std::string make_answer(const Key& secret, const Nonce& host, const Nonce& peer,

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <optional>
@@ -36,6 +38,10 @@ struct Hello {
   std::string job;
   int rank = 0, world = 0;
   std::string node;
+
+  static void fields(auto& self, auto&& visit) {
+    visit(self.job, self.rank, self.world, self.node);
+  }
 };
 
 std::string make_greeting(const Nonce& host);

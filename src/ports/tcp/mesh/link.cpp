@@ -97,12 +97,12 @@ std::unique_ptr<comm::Message> Link::expect(comm::MessageTag tag, void* data, st
   return message;
 }
 
-void Link::notify(Notice kind, std::uint32_t number, std::string_view text) {
-  Outgoing notice;
-  notice.text = text.substr(0, comm::piece_bytes);
-  notice.head = {{static_cast<std::uint32_t>(kind), number},
-                 static_cast<std::uint32_t>(notice.text.size())};
-  put(std::move(notice));
+void Link::post(comm::LetterKind kind, std::shared_ptr<const std::string> text) {
+  Outgoing letter;
+  letter.head = {{static_cast<std::uint32_t>(kind), 0}, static_cast<std::uint32_t>(text->size())};
+  letter.text = std::move(text);
+  ++letters_;
+  put(std::move(letter));
 }
 
 void Link::put(Outgoing message) {
@@ -124,9 +124,11 @@ void Link::connect(Socket socket, bool speaks_first) {
   confirmed_ = speaks_first;
   may_write_ = speaks_first;
   if (!speaks_first) return;
-  Outgoing notice;
-  notice.head.tag = {static_cast<std::uint32_t>(Notice::here), 0};
-  outgoing_.push_front(std::move(notice));
+  Outgoing first;
+  first.head.tag = {here, 0};
+  first.text = std::make_shared<const std::string>();
+  ++letters_;
+  outgoing_.push_front(std::move(first));
   write();
 }
 
@@ -151,7 +153,7 @@ bool Link::write() {
     for (std::size_t i = 0; i < std::min(outgoing_.size(), most_at_once); ++i) {
       const Outgoing& message = outgoing_[i];
       add(&message.head, sizeof(Head));
-      add(message.message ? message.data : static_cast<const void*>(message.text.data()),
+      add(message.message ? message.data : static_cast<const void*>(message.text->data()),
           message.head.bytes);
     }
     msghdr call{};
@@ -176,7 +178,10 @@ void Link::written(std::size_t bytes) {
     const std::size_t whole = sizeof(Head) + first.head.bytes;
     if (written_ < whole) return;
     written_ -= whole;
-    if (first.message) first.message->finish();
+    if (first.message)
+      first.message->finish();
+    else
+      --letters_;
   }
 }
 
@@ -214,7 +219,15 @@ void Link::begin_message() {
   head_got_ = 0;
   left_ = arriving_.bytes;
   message_ = nullptr;
-  if (left_ > comm::piece_bytes) return end();  // not a message of ours
+  const bool is_letter = arriving_.tag.kind < first_transport;
+  if (left_ > (is_letter ? comm::letter_bytes : comm::piece_bytes))
+    return end();  // not one of ours
+  if (is_letter) {
+    letter_.resize(left_);
+    to_ = reinterpret_cast<std::byte*>(letter_.data());
+    if (left_ == 0) end_message();
+    return;
+  }
   if (const auto expected = first(expected_, arriving_.tag); expected != expected_.end()) {
     message_ = expected->second;
     expected_.erase(expected);
@@ -229,32 +242,14 @@ void Link::begin_message() {
 void Link::end_message() {
   if (message_) {
     std::exchange(message_, nullptr)->finish(arriving_.bytes);
-  } else if (arriving_.tag.kind >= comm::message_kinds) {
-    hear();
-    arrival_.give_back(staging_);
+  } else if (arriving_.tag.kind < first_transport) {
+    if (arriving_.tag.kind != here)
+      hear_(static_cast<comm::LetterKind>(arriving_.tag.kind), std::exchange(letter_, {}));
   } else if (const auto late = first(expected_, arriving_.tag); late != expected_.end()) {
     late->second->accept(arrival_);  // it became expected while it arrived
     expected_.erase(late);
   } else {
     arrived_.emplace(arriving_.tag, std::move(arrival_));
-  }
-}
-
-void Link::hear() {
-  const std::string_view text(reinterpret_cast<const char*>(arrival_.data()), arriving_.bytes);
-  switch (static_cast<Notice>(arriving_.tag.kind)) {
-    case Notice::question:
-      return notify(Notice::answer, arriving_.tag.number, mine_);
-    case Notice::answer:
-      answered_ = arriving_.tag.number;
-      answer_ = text;
-      return;
-    case Notice::finding:
-      finding_.text = text;
-      finding_.ending = static_cast<Ending>(arriving_.tag.number);
-      return;
-    case Notice::here:
-      return;
   }
 }
 

@@ -3,22 +3,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <utility>
 
+#include "lockstep/comm/fabric.hpp"
 #include "lockstep/comm/staging.hpp"
-#include "lockstep/comm/transport.hpp"
-#include "lockstep/comm/waits/absence.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {
 
-/// Messages about the ranks themselves: their kinds follow those of a transport.
-enum class Notice : std::uint32_t { here = comm::message_kinds, question, answer, finding };
+/// The kinds of messages on a connection: letters first, then what only shows that its sender is
+/// here, then the kinds of one transport after the other.
+constexpr std::uint32_t here = comm::letter_kinds, first_transport = here + 1;
 
-/// A message that came before it was expected, or that is only to be read.
+/// A message that came before it was expected.
 class Arrival {
  public:
   Arrival() = default;
@@ -37,9 +38,9 @@ class Arrival {
 
 class LinkMessage;
 
-/// One rank's connection to another, for messages of at most `piece_bytes`. It never blocks.
-/// Messages may be queued before the connection exists. They are not copied: a message's memory
-/// belongs to the link until it was written.
+/// One rank's connection to another, for letters and for messages of at most `piece_bytes`. It
+/// never blocks. Both may be queued before the connection exists. Messages are not copied: a
+/// message's memory belongs to the link until it was written.
 ///
 ///                connect(socket, true): this side speaks first
 ///        ┌──────────────────────────────────────────────────────┐
@@ -56,14 +57,15 @@ class LinkMessage;
 /// `end`: the system says so, or a message's memory ends while the message is on its way.
 class Link {
  public:
-  /// `mine`: what this rank answers when the other one asks.
-  Link(comm::Staging& staging, const std::string& mine) : staging_(staging), mine_(mine) {}
+  using Hear = std::function<void(comm::LetterKind kind, std::string text)>;
+  /// `hear` gets the letters that read() has found.
+  Link(comm::Staging& staging, Hear hear) : staging_(staging), hear_(std::move(hear)) {}
 
   /// It is done when the system has taken it.
   std::unique_ptr<comm::Message> send(comm::MessageTag tag, const void* data, std::size_t bytes);
   /// `data` is null for one that is taken.
   std::unique_ptr<comm::Message> expect(comm::MessageTag tag, void* data, std::size_t bytes);
-  void notify(Notice kind, std::uint32_t number, std::string_view text = {});
+  void post(comm::LetterKind kind, std::shared_ptr<const std::string> text);
 
   /// `speaks_first`: this side sends before the other one does, so that neither of them takes a
   /// message for a part of the handshake.
@@ -71,16 +73,12 @@ class Link {
   bool open() const { return static_cast<bool>(socket_); }
   /// The other side has sent something. Until then a new connection may replace this one.
   bool confirmed() const { return confirmed_; }
-  bool gone() const { return gone_; }  ///< it was confirmed, and has ended
-  bool unsent() const { return !outgoing_.empty(); }
+  bool gone() const { return gone_; }                     ///< it was confirmed, and has ended
+  bool unsent() const { return letters_ > 0 && !gone_; }  ///< letters are on their way
   bool write();  ///< as much as the connection takes; true when something was written
   /// Reads all that has arrived; true when there was something. `ends`: after it comes the
   /// connection's end, of which the system tells only once.
   bool read(bool ends);
-
-  std::uint32_t answered() const { return answered_; }   ///< the newest question that was answered
-  const std::string& answer() const { return answer_; }  ///< to that one
-  const comm::WaitFinding& finding() const { return finding_; }
 
  private:
   friend class LinkMessage;
@@ -91,8 +89,8 @@ class Link {
   struct Outgoing {
     Head head;
     const std::byte* data = nullptr;
-    LinkMessage* message = nullptr;  ///< null for a notice
-    std::string text;                ///< of a notice
+    LinkMessage* message = nullptr;           ///< null for a letter
+    std::shared_ptr<const std::string> text;  ///< of a letter
   };
 
   /// The memory of this message ends. If it is on its way, so does the connection.
@@ -101,14 +99,14 @@ class Link {
   void written(std::size_t bytes);
   void begin_message();
   void end_message();
-  void hear();
   void end();
 
   comm::Staging& staging_;
-  const std::string& mine_;
+  const Hear hear_;
   Socket socket_;
   bool confirmed_ = false, may_write_ = false, gone_ = false;
   std::deque<Outgoing> outgoing_;
+  std::size_t letters_ = 0;                                 ///< of outgoing_
   std::size_t written_ = 0;                                 ///< of the first one, with its head
   std::multimap<comm::MessageTag, LinkMessage*> expected_;  ///< those of one tag keep their order
   std::multimap<comm::MessageTag, Arrival> arrived_;        ///< before they were expected
@@ -119,9 +117,7 @@ class Link {
   std::byte* to_ = nullptr;
   LinkMessage* message_ = nullptr;  ///< an expected one; null for one that goes to `arrival_`
   Arrival arrival_;
-  std::uint32_t answered_ = 0;
-  std::string answer_;
-  comm::WaitFinding finding_;
+  std::string letter_;
 };
 
 }  // namespace lockstep::tcp

@@ -5,25 +5,22 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <set>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/record.hpp"
-#include "lockstep/device/idle.hpp"
 #include "ports/tcp/wire.hpp"
 
 namespace lockstep::tcp {
 namespace {
 
-// Stand for the job in a hello. A rank calls one with a higher number, which then connects.
-constexpr const char *purpose = "tensors", *call = "call";
+// Stands for the job in the hello of a rank that calls one with a higher number, which then
+// connects.
+constexpr const char* call = "call";
 constexpr double pause_s = 0.2;        // between two tries to connect
 constexpr double door_every_s = 0.01;  // of a rank that needs no more connections
-constexpr double time_to_answer_s = 2, last_words_s = 1;
+constexpr int longest_wait_ms = 50, while_connecting_ms = 2;
 
 /// Where a rank listens, and on which host.
 struct MeshCard {
@@ -33,43 +30,93 @@ struct MeshCard {
   static void fields(auto& self, auto&& visit) { visit(self.card, self.host); }
 };
 
-/// This process opens a connection for each other rank, and other files.
-void allow_connections(int world) {
-  constexpr rlim_t others = 256;
-  const rlim_t wanted = static_cast<rlim_t>(world) + others;
+/// This process opens a connection for each other rank, and other files. Returns how many it may.
+rlim_t allow_connections(rlim_t wanted) {
   rlimit limit{};
   check(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
-  if (limit.rlim_cur >= wanted) return;
-  require(limit.rlim_max >= wanted,
+  if (limit.rlim_cur >= wanted) return limit.rlim_cur;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+  return limit.rlim_cur;
+}
+
+void require_connections(int world) {
+  constexpr rlim_t others = 256;
+  const rlim_t wanted = static_cast<rlim_t>(world) + others, allowed = allow_connections(wanted);
+  require(allowed >= wanted,
           fmt::format("{} ranks that communicate over TCP need {} open files each, but the limit "
                       "is {}: raise it (ulimit -n)",
-                      world, wanted, limit.rlim_max));
-  limit.rlim_cur = wanted;
-  check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+                      world, wanted, allowed));
 }
 
 // The heartbeats need longer than the system's own limit to say what is wrong with a network.
 constexpr unsigned unanswered_s = 300;
 
+class MeshTransport final : public comm::Transport {
+ public:
+  MeshTransport(Mesh& mesh, std::uint32_t number)
+      : mesh_(mesh), first_kind_(first_transport + number * comm::message_kinds) {}
+
+  std::unique_ptr<comm::Message> send(int to, comm::MessageTag tag, const void* data,
+                                      std::size_t bytes) override {
+    return mesh_.link(to).send(in_mesh(tag), data, bytes);
+  }
+  std::unique_ptr<comm::Message> expect(int from, comm::MessageTag tag, void* data,
+                                        std::size_t bytes) override {
+    return mesh_.link(from).expect(in_mesh(tag), data, bytes);
+  }
+  std::unique_ptr<comm::Message> take(int from, comm::MessageTag tag, std::size_t bytes) override {
+    return mesh_.link(from).expect(in_mesh(tag), nullptr, bytes);
+  }
+  bool progress() override { return mesh_.move(); }
+  bool copies() const override { return true; }
+
+ private:
+  comm::MessageTag in_mesh(comm::MessageTag tag) const {
+    return {first_kind_ + tag.kind, tag.number};
+  }
+  Mesh& mesh_;
+  const std::uint32_t first_kind_;
+};
+
 }  // namespace
 
-Mesh::Mesh(comm::Control& control, const std::string& host, comm::Staging& staging)
-    : rank_(control.rank()), events_(epoll_create1(EPOLL_CLOEXEC)) {
+Mesh::Mesh(MeshSpec spec) : spec_(std::move(spec)), events_(epoll_create1(EPOLL_CLOEXEC)) {
   check(static_cast<bool>(events_), "epoll_create1");
-  allow_connections(control.world());
-  const std::array<std::uint16_t, 1> any{0};
-  Listener listener = listen_on(any);
+  allow_connections(static_cast<rlim_t>(world()) + 256);
+  Listener listener = listen_on(spec_.ports);
   card_ = {new_nonce(), listener.port, own_addresses()};
   door_.emplace(card_.secret, std::move(listener));
-  watch(door_->handle(), rank_, EPOLLIN);
-  for (MeshCard& theirs :
-       comm::gather_records(control, MeshCard{card_, host}, "connections between the ranks")) {
-    if (theirs.host == host)
-      theirs.card.addresses.insert(theirs.card.addresses.begin(), "127.0.0.1");
-    peers_.push_back(std::make_unique<Peer>(staging, answer_));
-    peers_.back()->card = std::move(theirs.card);
-    peers_.back()->host = std::move(theirs.host);
+  watch(door_->handle(), rank(), EPOLLIN);
+  for (int from = 0; from < world(); ++from)
+    peers_.push_back(
+        std::make_unique<Peer>(staging_, [this, from](comm::LetterKind kind, std::string text) {
+          letters_[static_cast<std::size_t>(kind)].push_back({from, std::move(text)});
+        }));
+}
+
+void Mesh::introduce(comm::Control& control) {
+  const auto cards =
+      comm::gather_records(control, MeshCard{card_, spec_.host}, "connections between the ranks");
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    Peer& other = *peers_[rank];
+    other.card = cards[rank].card;
+    other.host = cards[rank].host;
+    if (other.host == spec_.host)
+      other.card.addresses.insert(other.card.addresses.begin(), "127.0.0.1");
   }
+  introduced_ = true;
+}
+
+std::unique_ptr<comm::Transport> Mesh::make_transport(comm::WaitDeadline&) {
+  require_connections(world());
+  return std::make_unique<MeshTransport>(*this, transports_++);
+}
+
+std::string Mesh::host_of(int rank) const {
+  if (rank == spec_.rank) return spec_.host;
+  const Peer& other = *peers_[static_cast<std::size_t>(rank)];
+  return other.host.empty() ? other.node : other.host;
 }
 
 Link& Mesh::link(int rank) {
@@ -78,20 +125,50 @@ Link& Mesh::link(int rank) {
   return other.link;
 }
 
-bool Mesh::move() {
+void Mesh::send(const std::vector<int>& ranks, comm::LetterKind kind, std::string text) {
+  const auto shared = std::make_shared<const std::string>(std::move(text));
+  for (const int to : ranks) {
+    Peer& other = peer(to);
+    if (other.link.gone() || (!introduced_ && !other.link.open())) continue;
+    if (!other.link.open() && to > rank()) other.called = true;
+    link(to).post(kind, shared);
+  }
+}
+
+std::optional<comm::Letter> Mesh::take(comm::LetterKind kind) {
+  std::deque<comm::Letter>& come = letters_[static_cast<std::size_t>(kind)];
+  if (come.empty()) move();
+  if (come.empty()) return std::nullopt;
+  comm::Letter letter = std::move(come.front());
+  come.pop_front();
+  return letter;
+}
+
+std::vector<int> Mesh::unsent() {
+  std::vector<int> ranks;
+  for (int to = 0; to < world(); ++to)
+    if (link_of(to).unsent()) ranks.push_back(to);
+  return ranks;
+}
+
+void Mesh::wait() { move(connecting() ? while_connecting_ms : longest_wait_ms); }
+
+bool Mesh::move(int wait_ms) {
   bool moved = false, knocked = false;
   std::array<epoll_event, 64> ready;
-  const int count = epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+  const int count =
+      epoll_wait(events_.get(), ready.data(), static_cast<int>(ready.size()), wait_ms);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = ready[static_cast<std::size_t>(i)];
     const int from = static_cast<int>(event.data.u32);
-    knocked = knocked || from == rank_;
-    if (from == rank_) continue;
+    knocked = knocked || from == rank();
+    if (from == rank()) continue;
     Peer& other = peer(from);
     moved = other.link.read((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) || moved;
     moved = other.link.write() || moved;
     const bool lost = !other.link.open() && !other.link.gone();
     if (lost && other.wanted) ++unconnected_;  // the other side has given up this connection
+    if (from == 0 && other.link.gone() && rank_0_gone) std::exchange(rank_0_gone, nullptr)();
   }
   // A rank that needs no connection is asked by others, too. It must not take long when there
   // are strangers at the door.
@@ -111,110 +188,69 @@ void Mesh::watch(int handle, int rank, std::uint32_t events) {
 /// Continues what is on the way to a connection; true when one was made.
 bool Mesh::connect() {
   const int before = unconnected_;
-  for (int rank = 0; rank < world(); ++rank) {
-    const Peer& other = peer(rank);
+  for (int to = 0; to < world(); ++to) {
+    const Peer& other = peer(to);
     if (other.link.open() || other.link.gone()) continue;
-    if (rank < rank_ ? other.wanted : other.called) try_to_connect(rank);
+    if (to < rank() ? other.wanted : other.called) try_to_connect(to);
   }
-  const auto refusal = [this](const Hello& hello) -> std::string {
-    const bool known = hello.world == world() && hello.rank >= 0 && hello.rank < world();
-    const bool calls = known && hello.job == call && hello.rank < rank_;
-    const bool comes =
-        known && hello.job == purpose && hello.rank > rank_ && !peer(hello.rank).link.confirmed();
-    return calls || comes ? "" : "not a rank that is expected here";
+  const auto refusal = [this](const Hello& hello) {
+    const std::string wrong = reason_against(hello);
+    if (!wrong.empty() || farewell_.empty()) return wrong;
+    told_.insert(hello.rank);
+    return farewell_;
   };
   door_->admit(refusal, [this](const Hello& hello, Wire wire) {
-    if (hello.job == call)
+    if (hello.job == call) {
       link(hello.rank);
-    else
-      take(hello.rank, wire.take_socket());
+    } else {
+      peer(hello.rank).node = hello.node;
+      take_in(hello.rank, wire.take_socket());
+    }
   });
   return unconnected_ < before;
 }
 
-void Mesh::try_to_connect(int rank) {
-  Peer& other = peer(rank);
+/// A rank that has not confirmed may come again.
+std::string Mesh::reason_against(const Hello& hello) const {
+  const bool calls = hello.job == call;
+  if (!calls && hello.job != spec_.job)
+    return fmt::format("rank {} belongs to {}, this peer to {}", rank(), spec_.job, hello.job);
+  if (hello.world != world())
+    return fmt::format("rank {} has a world of {}, this peer one of {}", rank(), world(),
+                       hello.world);
+  const bool expected = hello.rank >= 0 && hello.rank < world() &&
+                        (calls ? hello.rank < rank() : hello.rank > rank());
+  if (!expected) return fmt::format("a world of {} has no other rank {}", world(), hello.rank);
+  if (calls || !link_of(hello.rank).confirmed()) return "";
+  return fmt::format("rank {} is already here, from {}", hello.rank, came_from(hello.rank));
+}
+
+void Mesh::try_to_connect(int to) {
+  Peer& other = peer(to);
   if (!other.attempt) {
     if (now_s() < other.again_s) return;
-    other.attempt.emplace(other.card, rank < rank_ ? purpose : call, rank_, world());
+    other.attempt.emplace(other.card, to < rank() ? spec_.job : call, rank(), world(), spec_.node);
   }
   if (auto wire = other.attempt->poll()) {
     other.attempt.reset();
-    if (!std::exchange(other.called, false)) take(rank, wire->take_socket());
+    if (!std::exchange(other.called, false)) take_in(to, wire->take_socket());
   } else if (other.attempt->failed()) {
     other.attempt.reset();
     other.again_s = now_s() + pause_s;
   }
 }
 
-/// A new connection, which replaces one that the other side has given up.
-void Mesh::take(int rank, Socket socket) {
-  Link& link = peer(rank).link;
+void Mesh::take_in(int from, Socket socket) {
+  Link& link = peer(from).link;
   outlast_silence(socket, unanswered_s);
-  watch(socket.get(), rank, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
-  if (!link.open() && peer(rank).wanted) --unconnected_;
-  link.connect(std::move(socket), rank < rank_);
+  watch(socket.get(), from, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  if (!link.open() && peer(from).wanted) --unconnected_;
+  link.connect(std::move(socket), from < rank());
 }
 
-void Mesh::note_wait(const void* owner, const std::vector<int>& awaited) {
-  if (awaited.empty())
-    waits_.erase(owner);
-  else if (std::exchange(waits_[owner], awaited) == awaited)
-    return;
-  answer_.clear();
-  for (const auto& [waiting, ranks] : waits_)
-    answer_.append(reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof(int));
-}
-
-RollCallResult Mesh::ask(const std::vector<int>& ranks) {
-  ++questions_;
-  std::set<int> asked, mute, free;
-  const auto ask = [&](int rank) {
-    if (rank < 0 || rank >= world() || rank == rank_ || !asked.insert(rank).second) return;
-    mute.insert(rank);
-    Link& other = link(rank);
-    if (!other.gone()) other.notify(Notice::question, questions_);
-    if (!other.open() && rank > rank_) peer(rank).called = true;
-  };
-  for (const int rank : ranks) ask(rank);
-  wait(time_to_answer_s, [&] {
-    std::vector<int> more;
-    std::erase_if(mute, [&](int rank) {
-      const Link& other = peer(rank).link;
-      if (other.answered() != questions_) return false;
-      if (other.answer().empty()) free.insert(rank);
-      const std::size_t before = more.size();
-      more.resize(before + other.answer().size() / sizeof(int));
-      std::memcpy(more.data() + before, other.answer().data(),
-                  (more.size() - before) * sizeof(int));
-      return true;
-    });
-    for (const int rank : more) ask(rank);
-    return mute.empty();
-  });
-  return {{mute.begin(), mute.end()}, {free.begin(), free.end()}};
-}
-
-void Mesh::tell(const comm::WaitFinding& finding) {
-  for (const auto& other : peers_)
-    if (other->link.open())
-      other->link.notify(Notice::finding, static_cast<std::uint32_t>(finding.ending), finding.text);
-  wait(last_words_s, [this] {
-    return std::none_of(peers_.begin(), peers_.end(), [](const auto& other) {
-      return other->link.open() && other->link.unsent();
-    });
-  });
-}
-
-void Mesh::wait(double within_s, const std::function<bool()>& over) {
-  Countdown left(within_s);
-  for (device::Idle idle; !over() && !left.over(); idle()) move();
-}
-
-comm::WaitFinding Mesh::finding() const {
-  for (const auto& other : peers_)
-    if (!other->link.finding().text.empty()) return other->link.finding();
-  return {};
+std::size_t Mesh::turn_away(const std::string& why) {
+  farewell_ = why;
+  return told_.size();
 }
 
 }  // namespace lockstep::tcp

@@ -1,86 +1,106 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/owned.hpp"
-#include "lockstep/comm/control.hpp"
+#include "lockstep/comm/fabric.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/mesh/link.hpp"
 
 namespace lockstep::tcp {
 
-/// What ranks say when they are asked for whom they wait. Both ascend.
-struct RollCallResult {
-  std::vector<int> mute;  ///< they do not answer
-  std::vector<int> free;  ///< they answer that they wait for none: they have just come
+/// Who a rank is, to those that connect to it.
+struct MeshSpec {
+  int rank = 0, world = 1;
+  std::string host;                        ///< ranks of one host connect through its loopback
+  std::string job, node;                   ///< peers of any other job are turned away
+  std::vector<std::uint16_t> ports = {0};  ///< it listens on the first that is free (0: any)
 };
 
-/// A rank's links to all others. Two ranks connect when one of them first needs the other: the one
-/// with the higher number connects, and the other one listens. Each rank has a secret for this
-/// start, which it has given to the others, so no other process comes in. A world of P ranks that
-/// uses direct collectives costs each rank P - 1 connections.
-/// **Thread safety:** none. It has no thread; move() does the work, without waiting.
-class Mesh {
+/// A rank's links to all others: the fabric of TCP. Two ranks connect when one of them first needs
+/// the other: the one with the higher number connects, and the other one listens. Each rank has a
+/// secret for this start, which it gives to the others, so no other process comes in. A world of P
+/// ranks that uses direct collectives costs each rank P - 1 connections.
+/// **Thread safety:** none. It has no thread; move() does the work.
+class Mesh final : public comm::Fabric {
  public:
-  /// Collective. Throws InputError when this process may not open as many connections.
-  Mesh(comm::Control& control, const std::string& host, comm::Staging& staging);
+  explicit Mesh(MeshSpec spec);
 
-  int rank() const { return rank_; }
-  int world() const { return static_cast<int>(peers_.size()); }
-  const std::string& host_of(int rank) const {
-    return peers_[static_cast<std::size_t>(rank)]->host;
-  }
+  int rank() const override { return spec_.rank; }
+  int world() const override { return spec_.world; }
+  void send(const std::vector<int>& ranks, comm::LetterKind kind, std::string text) override;
+  std::optional<comm::Letter> take(comm::LetterKind kind) override;
+  std::vector<int> unsent() override;
+  void wait() override;
+  std::unique_ptr<comm::Transport> make_transport(comm::WaitDeadline& deadline) override;
+  void introduce(comm::Control& control) override;
+  bool connecting() const override { return unconnected_ > 0 || door_->busy(); }
+  bool reaches(int rank) const override { return link_of(rank).open(); }
+  bool gone(int rank) const override { return link_of(rank).gone(); }
+  std::string host_of(int rank) const override;
+
   /// From now on these two ranks connect, if they have not yet.
   Link& link(int rank);
-  /// Whether it is about to connect: then call move() often.
-  bool connecting() const { return unconnected_ > 0 || door_->busy(); }
-  bool move();  ///< sends and receives what is possible now; true when there was something
+  /// Sends and receives what is possible; true when there was something. Waits that long for it.
+  bool move(int wait_ms = 0);
 
-  /// From now on `owner`, an object of this rank, waits for these ranks; for none: its wait is
-  /// over. Ranks that ask learn of all waits.
-  void note_wait(const void* owner, const std::vector<int>& awaited);
-  /// What these ranks, those that they wait for, and so on, say within two seconds. A rank answers
-  /// when it calls move().
-  RollCallResult ask(const std::vector<int>& ranks);
-  void tell(const comm::WaitFinding& finding);  ///< to all ranks that are connected
-  comm::WaitFinding finding() const;            ///< that another rank has told this one
+  // While the ranks meet, and before they are introduced, rank 0 has a link to each of the others.
+  const ListenerCard& card() const { return card_; }
+  const ListenerCard& card_of(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)]->card;
+  }
+  const Link& link_of(int rank) const { return peers_[static_cast<std::size_t>(rank)]->link; }
+  /// The node of a rank that was let in; else empty.
+  const std::string& came_from(int rank) const {
+    return peers_[static_cast<std::size_t>(rank)]->node;
+  }
+  int strangers() const { return door_->strangers(); }
+  /// A new connection, which replaces one that the other side has given up.
+  void take_in(int rank, Socket socket);
+  /// From now on ranks that come hear this; returns how many others have.
+  std::size_t turn_away(const std::string& why);
+  std::function<void()> rank_0_gone;  ///< called once, where its connection ends
 
  private:
   struct Peer {
-    Peer(comm::Staging& staging, const std::string& answer) : link(staging, answer) {}
+    Peer(comm::Staging& staging, Link::Hear hear) : link(staging, std::move(hear)) {}
     Link link;
-    ListenerCard card;
-    std::string host;
+    ListenerCard card{};
+    std::string host{}, node{};
     bool wanted = false;
     bool called = false;  ///< it has a higher number, and is to connect
-    std::optional<ConnectAttempt> attempt;
+    std::optional<ConnectAttempt> attempt{};
     double again_s = 0;  ///< when to try again
   };
 
   bool connect();
   void try_to_connect(int rank);
+  std::string reason_against(const Hello& hello) const;
   void watch(int handle, int rank, std::uint32_t events);  ///< this rank's number: its door
-  void take(int rank, Socket socket);
-  /// Calls move() until `over`.
-  void wait(double within_s, const std::function<bool()>& over);
   Peer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
 
-  int rank_;
+  const MeshSpec spec_;
   ListenerCard card_;
   std::optional<HandshakeServer> door_;
   Descriptor events_;  ///< an epoll instance
-  std::map<const void*, std::vector<int>> waits_;
-  std::string answer_;                        ///< the ranks of all waits
-  std::vector<std::unique_ptr<Peer>> peers_;  ///< by rank; also for this one
-  int unconnected_ = 0;                       ///< peers that are wanted and not connected
-  double door_s_ = 0;                         ///< when to look at the door again
-  std::uint32_t questions_ = 0;
+  comm::Staging staging_;
+  std::array<std::deque<comm::Letter>, comm::letter_kinds> letters_;  ///< that have come
+  std::vector<std::unique_ptr<Peer>> peers_;                          ///< by rank; also this one
+  bool introduced_ = false;
+  int unconnected_ = 0;  ///< peers that are wanted and not connected
+  double door_s_ = 0;    ///< when to look at the door again
+  std::uint32_t transports_ = 0;
+  std::string farewell_;  ///< what ranks that come hear; empty: they may come in
+  std::set<int> told_;
 };
 
 }  // namespace lockstep::tcp

@@ -1,15 +1,17 @@
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/direct/direct.hpp"
-#include "lockstep/comm/record.hpp"
 #include "lockstep/comm/worlds/link_probe.hpp"
 #include "ports/tcp/connect_attempt.hpp"
+#include "ports/tcp/mesh/mesh.hpp"
 #include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/verbs.hpp"
 #include "tests/unit/ports/tcp/tcp_ranks.hpp"
@@ -27,8 +29,8 @@ using Fault = std::string (*)(Communicator&, Memory&);
 void require_none(Fault law) {
   for (const int world : {1, 2, 3, 4, 6}) {
     INFO(world << " ranks");
-    const auto told = ranks_tell(world, [&](Control& control) {
-      const auto communicator = connect(control);
+    const auto told = ranks_tell(world, [&](Control&) {
+      const auto communicator = connect();
       HostMemory memory;
       return law(*communicator, memory);
     });
@@ -78,7 +80,7 @@ TEST_CASE("over TCP a sum begins with its owner's part and takes the others' in 
       }
     }
     const auto told = ranks_tell(world, [&](Control& control) {
-      const auto communicator = connect(control);
+      const auto communicator = connect();
       std::vector<float> values = reals(control.rank(), count);
       communicator->all_reduce(elements(values.data(), count), Reduction::sum, "sum",
                                communicator->network());
@@ -91,7 +93,7 @@ TEST_CASE("over TCP a sum begins with its owner's part and takes the others' in 
 
 TEST_CASE("over TCP a rank may be far ahead of the others", "[tcp]") {
   const auto told = ranks_tell(3, [](Control& control) {
-    const auto communicator = connect(control);
+    const auto communicator = connect();
     std::vector<std::vector<float>> all(12, std::vector<float>(100003, 1));
     if (control.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     for (std::vector<float>& values : all) {
@@ -109,7 +111,7 @@ TEST_CASE("over TCP a rank may be far ahead of the others", "[tcp]") {
 
 TEST_CASE("over TCP an operation outlives the group that started it", "[tcp]") {
   const auto told = ranks_tell(3, [](Control& control) {
-    const auto communicator = connect(control);
+    const auto communicator = connect();
     std::vector<std::int64_t> values(200001, control.rank() + 1);
     communicator->split(0, control.rank(), "brief")
         ->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
@@ -123,7 +125,7 @@ TEST_CASE("over TCP an operation outlives the group that started it", "[tcp]") {
 TEST_CASE("over TCP only a rank that never joins a sum is named, to all others",
           "[tcp][slow][waits]") {
   const auto told = ranks_tell(4, [](Control& control) {
-    const auto communicator = connect(control, 1);
+    const auto communicator = connect(1);
     std::vector<float> values(100000, 1);
     const auto sum = [&](const char* name) {
       communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, name,
@@ -146,7 +148,7 @@ TEST_CASE("over TCP only a rank that never joins a sum is named, to all others",
 TEST_CASE("over TCP a rank lost inside a group is named by its number in the world",
           "[tcp][slow][waits]") {
   const auto told = ranks_tell(4, [](Control& control) {
-    const auto communicator = connect(control, 1);
+    const auto communicator = connect(1);
     const auto group = communicator->split(control.rank() % 2, control.rank(), "odd and even");
     std::vector<float> values(5000, 1);
     if (control.rank() == 3) std::this_thread::sleep_for(std::chrono::seconds(5));
@@ -162,7 +164,7 @@ TEST_CASE("over TCP a rank lost inside a group is named by its number in the wor
 
 TEST_CASE("over TCP the heartbeats' finding comes first", "[tcp][slow][waits]") {
   const auto told = ranks_tell(2, [](Control& control) {
-    const auto communicator = connect(control, 1, [](double) {
+    const auto communicator = connect(1, [](double) {
       return Absence{{7, 8}, "ranks 7 and 8 are silent"};
     });
     std::vector<float> values(5000, 1);
@@ -180,7 +182,7 @@ TEST_CASE("over TCP all ranks hear that a file system or the network is at fault
           "[tcp][slow][waits]") {
   const auto frozen = ranks_tell(3, [](Control& control) {
     const int rank = control.rank();
-    const auto communicator = connect(control, rank == 2 ? 10 : 1, [](double) {
+    const auto communicator = connect(rank == 2 ? 10 : 1, [](double) {
       return Absence{{1}, "the others wait for rank 1", Ending::file_system};
     });
     if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(3));
@@ -196,7 +198,7 @@ TEST_CASE("over TCP all ranks hear that a file system or the network is at fault
           "outside: bucket 7: rank 1 did not arrive within 1 s; the others wait for rank 1");
 
   const auto cut = ranks_tell(2, [](Control& control) {
-    const auto communicator = connect(control, 1);
+    const auto communicator = connect(1);
     float value = 0;  // as if the other's message were lost
     communicator->receive(elements(&value, 1), 1 - control.rank(), "pair", communicator->network());
     communicator->network().synchronize();
@@ -207,22 +209,24 @@ TEST_CASE("over TCP all ranks hear that a file system or the network is at fault
 }
 
 TEST_CASE("over TCP a rank that has gone is named at once, when it is needed", "[tcp]") {
-  const auto told = ranks_tell(3, [](Control& control) {
-    auto communicator = connect(control);
+  std::latch has_gone(3);
+  const auto told = ranks_tell(3, [&](Control& control) {
+    auto communicator = connect();
     std::vector<float> values(100000, 1);
     const auto sum = [&] {
       communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
                                communicator->network());
       communicator->network().synchronize();
     };
+    const int rank = control.rank();
     sum();
     control.barrier("all have it");
-    if (control.rank() == 1) communicator.reset();
-    control.barrier("one has gone");
-    if (control.rank() == 1) return std::string("gone");
+    if (rank == 1) communicator.reset(), own_plane().reset();
+    has_gone.arrive_and_wait();
+    if (rank == 1) return std::string("gone");
     // The other two do not need it.
     const auto pair = std::vector<float>(4, 1);
-    if (control.rank() == 0)
+    if (rank == 0)
       communicator->send(elements(values.data(), 4), 2, "pair", communicator->network());
     else
       communicator->receive(elements(values.data(), 4), 0, "pair", communicator->network());
@@ -238,7 +242,7 @@ TEST_CASE("over TCP a rank that has gone is named at once, when it is needed", "
 
 TEST_CASE("over TCP both ends of a link measure the same", "[tcp][preflight]") {
   const auto told = ranks_tell(2, [](Control& control) {
-    const auto probe = make_link_probe(connect(control));
+    const auto probe = make_link_probe(connect());
     const LinkRate rate = *probe->measure(1 - control.rank(), 0.03);
     if (probe->measure(1 - control.rank(), 0.03, control.rank() == 0)) return std::string("late");
     if (!(rate.bytes_per_s > 0 && rate.round_trip_s > 0)) return std::string("odd");
@@ -250,7 +254,7 @@ TEST_CASE("over TCP both ends of a link measure the same", "[tcp][preflight]") {
 
 TEST_CASE("over TCP a message that is shorter than its receiver expects is an error", "[tcp]") {
   const auto told = ranks_tell(2, [](Control& control) {
-    const auto communicator = connect(control, 2);
+    const auto communicator = connect(2);
     std::vector<float> values(10);
     if (control.rank() == 0)
       communicator->send(elements(values.data(), 9), 1, "halo", communicator->network());
@@ -263,38 +267,6 @@ TEST_CASE("over TCP a message that is shorter than its receiver expects is an er
 }
 
 namespace {
-
-/// Notes what the ranks tell each other about their connections.
-class Listening final : public Control {
- public:
-  explicit Listening(Control& control) : control_(control) {}
-  int rank() const override { return control_.rank(); }
-  int world() const override { return control_.world(); }
-  void barrier(std::string_view phase) override { control_.barrier(phase); }
-  std::vector<std::string> gather(const std::string& mine, std::string_view phase) override {
-    return cards = control_.gather(mine, phase);
-  }
-  std::string broadcast(const std::string& text, std::string_view phase) override {
-    return control_.broadcast(text, phase);
-  }
-  std::vector<double> sum(const std::vector<double>& values, std::string_view phase) override {
-    return control_.sum(values, phase);
-  }
-  std::vector<double> max(const std::vector<double>& values, std::string_view phase) override {
-    return control_.max(values, phase);
-  }
-  ListenerCard card_of(std::size_t rank) const {
-    ListenerCard card;
-    RecordReader reader(cards[rank]);
-    reader(card);
-    card.addresses = {"127.0.0.1"};
-    return card;
-  }
-  std::vector<std::string> cards;
-
- private:
-  Control& control_;
-};
 
 /// Tries to come in; the rank that listens answers while it waits for others.
 bool comes_in(const ListenerCard& card, const char* purpose, int rank, int world) {
@@ -309,26 +281,26 @@ bool comes_in(const ListenerCard& card, const char* purpose, int rank, int world
 }  // namespace
 
 TEST_CASE("over TCP no stranger, false rank or other start comes in", "[tcp][slow]") {
-  const auto told = ranks_tell(3, [](Control& control) {
-    Listening listening(control);
-    const auto communicator = connect(listening);
-    std::vector<float> values(3000, 1);
-    if (control.rank() == 2) {  // the others wait for it, and rank 0 listens meanwhile
-      ListenerCard card = listening.card_of(0), wrong = card;
-      wrong.secret[3] ^= 1;
-      const Socket mute = connect_to("127.0.0.1", card.port, 5);
-      const Socket http = connect_to("127.0.0.1", card.port, 5);
-      if (::write(http.get(), "GET / HTTP/1.0\r\n\r\n", 18) != 18) return "cannot connect";
-      if (comes_in(wrong, "tensors", 2, 3)) return "came in with a wrong secret";
-      if (comes_in(card, "heartbeat", 2, 3)) return "came in for something else";
-      if (comes_in(card, "tensors", 2, 4)) return "came in from another world";
-      if (comes_in(card, "tensors", 3, 3)) return "came in as a rank that does not exist";
-      if (comes_in(card, "tensors", 0, 3)) return "came in as rank 0 itself";
-    }
-    communicator->all_reduce(elements(values.data(), values.size()), Reduction::sum, "sum",
-                             communicator->network());
-    communicator->network().synchronize();
-    return values == std::vector<float>(3000, 3) ? "right" : "wrong";
+  Mesh mesh({.rank = 0, .world = 3, .host = "localhost", .job = "test/8.0/0", .node = "localhost"});
+  ListenerCard card = mesh.card(), wrong = card;
+  card.addresses = wrong.addresses = {"127.0.0.1"};
+  wrong.secret[3] ^= 1;
+  std::atomic<bool> over = false;
+  auto others = std::async(std::launch::async, [&]() -> std::string {
+    const Socket mute = begin_connection("127.0.0.1", card.port);
+    Wire http(begin_connection("127.0.0.1", card.port), 100);
+    http.send("GET / HTTP/1.0");
+    const char* job = "test/8.0/0";
+    std::string said;
+    if (comes_in(wrong, job, 2, 3)) said = "came in with a wrong secret";
+    if (comes_in(card, "heartbeat", 2, 3)) said = "came in for something else";
+    if (comes_in(card, job, 2, 4)) said = "came in from another world";
+    if (comes_in(card, job, 3, 3)) said = "came in as a rank that does not exist";
+    if (comes_in(card, job, 0, 3)) said = "came in as rank 0 itself";
+    if (!comes_in(card, job, 2, 3)) said = "rank 2 did not come in";
+    over = true;
+    return said;
   });
-  CHECK(told == std::vector<std::string>(3, "right"));
+  while (!over) mesh.move();
+  CHECK(others.get() == "");
 }

@@ -15,6 +15,7 @@
 #include "lockstep/base/clock.hpp"
 #include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
+#include "tests/support/tcp_client.hpp"
 
 namespace {
 
@@ -82,9 +83,9 @@ int turns_until_in(Door& door, std::list<Peer>& peers) {
 
 /// Connects, and says hello when it was greeted.
 Wire greet(Door& door, int rank) {
-  Wire wire(connect_to("127.0.0.1", door.card.port, 5), handshake_limit);
+  Wire wire(test::connect_to(door.card.port), handshake_limit);
   door.turn();
-  const auto greeting = next_message(wire, 5);
+  const auto greeting = test::next_message(wire, 5);
   REQUIRE(greeting);
   const auto host = read_greeting(*greeting);
   REQUIRE(host);
@@ -128,7 +129,7 @@ TEST_CASE("strangers that say nothing keep no peer out of a slow door",
           "[tcp][door][slow][waits]") {
   Door door;
   std::vector<Socket> strangers;
-  for (int i = 0; i < 1000; ++i) strangers.push_back(connect_to("127.0.0.1", door.card.port, 5));
+  for (int i = 0; i < 1000; ++i) strangers.push_back(test::connect_to(door.card.port));
   std::list<Peer> peers = make_peers(100);
   CHECK(turns_until_in(door, peers) < 20);
 }

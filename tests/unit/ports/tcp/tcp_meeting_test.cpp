@@ -1,6 +1,7 @@
 // Ranks that meet over TCP while rank 0 or its file system is slow.
 #include <catch2/catch.hpp>
 
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,13 +13,17 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "lockstep/comm/control_plane.hpp"
+#include "lockstep/comm/worlds/tcp.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
+#include "ports/tcp/mesh/link.hpp"
 #include "ports/tcp/wire.hpp"
 #include "tests/support/folder_fixture.hpp"
+#include "tests/support/tcp_client.hpp"
 
 namespace {
 
@@ -41,17 +46,18 @@ cluster::MeetingPlace place_in(const Folder& folder) {
 /// What a rank of three says of a meeting and a barrier. `here` is called between the two.
 std::future<std::string> join(
     const cluster::MeetingPlace& place, int rank, const MeetingSpec& spec = {.deadline_s = 60},
-    const std::function<void()>& here = [] {}) {
-  return std::async(std::launch::async, [&place, rank, spec, here] {
+    const std::function<void()>& here = [] {}, const FindAbsence& find_absence = {}) {
+  return std::async(std::launch::async, [&place, rank, spec, here, find_absence] {
     cluster::RankInfo self;
     self.rank = rank;
     self.world = 3;
     self.host = "localhost";
     self.authority = cluster::Authority::slurm;
     try {
-      const auto control = make_tcp_control(place, self, spec);
+      ControlPlane plane(meet_over_tcp(place, self, spec), spec.deadline_s);
+      plane.ask_first(find_absence);
       here();
-      control->barrier("first");
+      plane.control().barrier("first");
       return std::string("met");
     } catch (const Error& error) {
       return std::string(error.what());
@@ -75,16 +81,26 @@ cluster::MeetingCard card_at(const cluster::MeetingPlace& place) {
 /// Says hello as `rank`; with `waits` until it is answered.
 Wire say_hello(const cluster::MeetingPlace& place, int rank, bool waits) {
   const cluster::MeetingCard card = card_at(place);
-  Wire wire(connect_to("127.0.0.1", card.port, 5), handshake_limit);
-  const auto host = read_greeting(next_message(wire, 30).value_or(""));
+  Wire wire(test::connect_to(card.port), handshake_limit);
+  const auto host = read_greeting(test::next_message(wire, 30).value_or(""));
   if (!host) throw Error("no greeting");
   const Nonce mine = new_nonce();
   wire.send(make_hello(card.secret, *host, mine, {place.job, rank, 3, "localhost"}));
   if (!waits) return wire;
-  const auto answer = next_message(wire, 30);
+  const auto answer = test::next_message(wire, 30);
   if (!answer || read_answer(card.secret, *host, mine, *answer) != "") throw Error("not let in");
   return wire;
 }
+
+/// What a rank sends on its link: a head, of which only kind and size matter, and a text.
+void say(const Socket& socket, std::uint32_t kind, const std::string& text) {
+  const std::uint32_t head[] = {kind, 0, static_cast<std::uint32_t>(text.size())};
+  std::string bytes(reinterpret_cast<const char*>(head), sizeof head);
+  bytes += text;
+  if (::write(socket.get(), bytes.data(), bytes.size()) < 0) throw Error("cannot write");
+}
+
+void say_here(const Socket& socket) { say(socket, tcp::here, ""); }
 
 /// While it is true, fsync() does not return, as on a file system that hangs.
 std::atomic<bool> g_hangs = false;
@@ -146,8 +162,8 @@ TEST_CASE("a file system that hangs does not keep rank 0 from answering",
   std::filesystem::remove(place.file);  // rank 0 notices that, and leaves another one
   CHECK(becomes([] { return g_hanging > 0; }));
   for (const double until_s = now_s() + 2.5; now_s() < until_s;) {
-    Wire wire(connect_to("127.0.0.1", card.port, 5), handshake_limit);
-    CHECK(read_greeting(next_message(wire, 5).value_or("")));
+    Wire wire(test::connect_to(card.port), handshake_limit);
+    CHECK(read_greeting(test::next_message(wire, 5).value_or("")));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   CHECK(g_hanging > 0);
@@ -212,7 +228,8 @@ TEST_CASE("ranks that come to a rank 0 that ends hear why", "[tcp][meeting]") {
   CHECK_FALSE(std::filesystem::exists(place.file));
 }
 
-TEST_CASE("a connection that has ended says whether its rank is alive", "[tcp][meeting]") {
+TEST_CASE("a connection that has ended says whether its rank is alive",
+          "[tcp][meeting][slow][waits]") {
   for (const bool alive : {false, true}) {
     const Folder folder;
     const cluster::MeetingPlace place = place_in(folder);
@@ -220,19 +237,18 @@ TEST_CASE("a connection that has ended says whether its rank is alive", "[tcp][m
       if (!alive) return Absence{{1}, "missing: rank 1 (its process has ended)"};
       return Absence{{}, "all ranks are alive", Ending::network};
     };
-    const MeetingSpec spec{.deadline_s = 60, .find_absence = knows};
-    auto zero = join(place, 0, spec), two = join(place, 2, spec);
+    const auto nothing = [] {};
+    auto zero = join(place, 0, {.deadline_s = 60}, nothing, knows);
+    auto two = join(place, 2, {.deadline_s = 60}, nothing, knows);
     {
-      Wire wire = say_hello(place, 1, true);
-      wire.send("");  // it is here, and then its connection ends
-      wire.flush();
+      Socket socket = say_hello(place, 1, true).take_socket();
+      say_here(socket);  // and then its connection ends
       CHECK(becomes([&] { return !std::filesystem::exists(place.file); }));
     }
-    const char* wanted = alive
-                             ? "first: the connection to rank 1 on localhost has ended; all ranks "
-                               "are alive"
-                             : "first: the connection to rank 1 on localhost has ended; missing: "
-                               "rank 1 (its process has ended)";
+    const char* wanted = alive ? "first: the connection between localhost and localhost, where "
+                                 "rank 1 is alive, broke: does the network between these nodes "
+                                 "work?"
+                               : "first: rank 1 has gone; missing: rank 1 (its process has ended)";
     CHECK(zero.get() == wanted);
     CHECK(two.get() == wanted);
   }
@@ -243,14 +259,17 @@ TEST_CASE("after the deadline of a meeting the heartbeats say which rank is late
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   std::optional<Absence> known = Absence{{2}, "the others wait for rank 2"};
-  const MeetingSpec spec{.deadline_s = 4, .find_absence = [&](double) { return known; }};
+  const auto knows = [&](double) { return known; };
   for (const bool late : {true, false}) {
     if (!late) known = Absence{{}, "does the network work?", Ending::network};
-    auto zero = join(place, 0, spec), two = join(place, 2, spec);
-    Wire wire = say_hello(place, 1, true);
-    wire.send("");
+    auto zero = join(
+        place, 0, {.deadline_s = 4}, [] {}, knows);
+    auto two = join(
+        place, 2, {.deadline_s = 4}, [] {}, knows);
+    Socket socket = say_hello(place, 1, true).take_socket();
+    say_here(socket);
     CHECK(zero.get() == (late ? "first: rank 2 did not arrive within 4 s"
-                              : "first: rank 1 did not arrive within 4 s; does the network work?"));
+                              : "first: rank 1 did not arrive within 4 s"));
     two.get();
   }
 }
@@ -261,22 +280,24 @@ TEST_CASE("a rank that does not take what all are told is named", "[tcp][meeting
   auto zero = std::async(std::launch::async, [&place] {
     cluster::RankInfo self;
     self.world = 3;
-    const auto control = make_tcp_control(place, self, {.deadline_s = 5});
+    ControlPlane plane(meet_over_tcp(place, self, {.deadline_s = 5}), 5);
     try {
       const auto much = [](const std::vector<std::string>&) {
         return std::string(std::size_t{64} << 20, 'x');
       };
-      return control->combine("", "first", much);
+      return plane.control().combine("", "first", much);
     } catch (const Error& error) {
       return std::string(error.what());
     }
   });
-  Wire one = say_hello(place, 1, true), two = say_hello(place, 2, true);
-  for (Wire* wire : {&one, &two}) {
-    wire->set_limit(std::size_t{1} << 28);
-    wire->send("");
-    wire->send(std::string("first\0", 6));
+  Socket one = say_hello(place, 1, true).take_socket();
+  Socket two = say_hello(place, 2, true).take_socket();
+  for (const Socket* socket : {&one, &two}) {
+    say_here(*socket);
+    say(*socket, static_cast<std::uint32_t>(LetterKind::part), std::string("first\0", 6));
   }
-  while (zero.wait_for(1ms) != std::future_status::ready) two.receive();
+  std::vector<char> heard(1 << 20);
+  while (zero.wait_for(1ms) != std::future_status::ready)
+    while (::recv(two.get(), heard.data(), heard.size(), MSG_DONTWAIT) > 0) continue;
   CHECK(zero.get() == "first: rank 1 stopped listening");
 }

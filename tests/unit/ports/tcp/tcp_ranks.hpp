@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/worlds/tcp_communicator.hpp"
-#include "lockstep/comm/worlds/tcp_control.hpp"
+#include "lockstep/comm/control_plane.hpp"
+#include "lockstep/comm/worlds/tcp.hpp"
 #include "tests/support/folder_fixture.hpp"
 
 namespace lockstep::test {
@@ -27,6 +27,12 @@ inline std::string tell(const Story& story, comm::Control& control) {
   }
 }
 
+/// The plane of the rank that this thread is.
+inline std::unique_ptr<comm::ControlPlane>& own_plane() {
+  thread_local std::unique_ptr<comm::ControlPlane> plane;
+  return plane;
+}
+
 /// Ranks that meet over TCP on this machine, each in a thread.
 inline std::vector<std::string> ranks_tell(int world, const Story& story) {
   const Folder folder;
@@ -43,18 +49,23 @@ inline std::vector<std::string> ranks_tell(int world, const Story& story) {
       self.world = world;
       self.host = "localhost";
       self.authority = cluster::Authority::slurm;
-      const auto control = comm::make_tcp_control(place, self, {60});
-      return tell(story, *control);
+      auto& plane = own_plane();
+      plane = std::make_unique<comm::ControlPlane>(comm::meet_over_tcp(place, self, {60}), 60);
+      plane->introduce();
+      const std::string said = tell(story, plane->control());
+      plane.reset();
+      return said;
     }));
   std::vector<std::string> told;
   for (auto& rank : ranks) told.push_back(rank.get());
   return told;
 }
 
-inline std::unique_ptr<comm::Communicator> connect(comm::Control& control, double deadline_s = 60,
+/// Call it on the rank's thread.
+inline std::unique_ptr<comm::Communicator> connect(double deadline_s = 60,
                                                    const comm::FindAbsence& find_absence = {}) {
-  return comm::make_tcp_communicator(
-      control, {.host = "localhost", .deadline_s = deadline_s, .find_absence = find_absence});
+  own_plane()->ask_first(find_absence);
+  return own_plane()->connect(deadline_s);
 }
 
 }  // namespace lockstep::test

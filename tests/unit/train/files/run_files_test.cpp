@@ -35,19 +35,11 @@ class SecondRank final : public comm::Control {
   explicit SecondRank(std::string path) : path_(std::move(path)) {}
   int rank() const override { return 1; }
   int world() const override { return 2; }
-  void barrier(std::string_view) override {}
-  std::vector<std::string> gather(const std::string& mine, std::string_view) override {
-    return {mine, mine};
-  }
-  std::string broadcast(const std::string&, std::string_view) override { return path_; }
-  std::vector<double> sum(const std::vector<double>& mine, std::string_view) override {
-    return mine;
-  }
-  std::vector<double> max(const std::vector<double>& mine, std::string_view) override {
-    return mine;
-  }
 
  private:
+  std::string meet(const std::string& mine, std::string_view, const Combine& combine) override {
+    return combine({mine.empty() ? path_ : mine, mine});
+  }
   std::string path_;
 };
 

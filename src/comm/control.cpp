@@ -1,4 +1,4 @@
-#include "lockstep/comm/worlds/meeting.hpp"
+#include "lockstep/comm/control.hpp"
 
 #include <fmt/core.h>
 
@@ -46,19 +46,13 @@ std::vector<double> as_doubles(std::string_view bytes) {
 
 }  // namespace
 
-std::string MeetingControl::attend(const std::string& mine, std::string_view phase,
-                                   const Combine& combine) {
-  const Waiting waiting(activity);
-  return meet(mine, phase, combine);
+void Control::barrier(std::string_view phase) {
+  combine("", phase, [](const Parts&) { return std::string(); });
 }
 
-void MeetingControl::barrier(std::string_view phase) {
-  attend("", phase, [](const Parts&) { return std::string(); });
-}
-
-std::vector<std::string> MeetingControl::gather(const std::string& mine, std::string_view phase) {
+std::vector<std::string> Control::gather(const std::string& mine, std::string_view phase) {
   auto all = read_record<DistinctParts>(
-      attend(mine, phase, [](const Parts& parts) { return write_record(distinct(parts)); }));
+      combine(mine, phase, [](const Parts& parts) { return write_record(distinct(parts)); }));
   if (all.texts.size() == 1) all.texts.resize(static_cast<std::size_t>(world()), all.texts[0]);
   if (all.which.empty()) return all.texts;
   std::vector<std::string> parts;
@@ -66,26 +60,37 @@ std::vector<std::string> MeetingControl::gather(const std::string& mine, std::st
   return parts;
 }
 
-std::string MeetingControl::combine(const std::string& mine, std::string_view phase,
-                                    const Combine& combine) {
-  return attend(mine, phase, combine);
+std::string Control::combine(const std::string& mine, std::string_view phase,
+                             const Combine& combine) {
+  const Waiting waiting(activity);
+  return meet(mine, phase, combine);
 }
 
-std::string MeetingControl::broadcast(const std::string& from_root, std::string_view phase) {
-  return attend(rank() == 0 ? from_root : "", phase, [](const Parts& parts) { return parts[0]; });
+std::string Control::broadcast(const std::string& from_root, std::string_view phase) {
+  return combine(rank() == 0 ? from_root : "", phase, [](const Parts& parts) { return parts[0]; });
 }
 
-std::vector<double> MeetingControl::sum(const std::vector<double>& values, std::string_view phase) {
+std::vector<std::string> Control::gather_at_root(const std::string& mine, std::string_view phase) {
+  std::vector<std::string> all;
+  combine(mine, phase, [&all](const Parts& by_rank) {
+    all = by_rank;
+    return std::string();
+  });
+  if (rank() != 0) all.clear();
+  return all;
+}
+
+std::vector<double> Control::sum(const std::vector<double>& values, std::string_view phase) {
   return fold(values, phase, [](double a, double b) { return a + b; });
 }
 
-std::vector<double> MeetingControl::max(const std::vector<double>& values, std::string_view phase) {
+std::vector<double> Control::max(const std::vector<double>& values, std::string_view phase) {
   return fold(values, phase, [](double a, double b) { return a > b || a != a ? a : b; });
 }
 
-std::vector<double> MeetingControl::fold(const std::vector<double>& values, std::string_view phase,
-                                         const std::function<double(double, double)>& operation) {
-  return as_doubles(attend(as_bytes(values), phase, [&](const Parts& parts) {
+std::vector<double> Control::fold(const std::vector<double>& values, std::string_view phase,
+                                  const std::function<double(double, double)>& operation) {
+  return as_doubles(combine(as_bytes(values), phase, [&](const Parts& parts) {
     std::vector<double> total = as_doubles(parts[0]);
     for (std::size_t r = 1; r < parts.size(); ++r) {
       const std::vector<double> one = as_doubles(parts[r]);

@@ -1,4 +1,4 @@
-#include "lockstep/comm/worlds/meeting.hpp"
+#include "lockstep/comm/control.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 
 /// Rank 0 of many ranks, which say the same as it, or what is given. Counts the bytes that all of
 /// them send and get.
-class Crowd final : public MeetingControl {
+class Crowd final : public Control {
  public:
   explicit Crowd(int world, std::function<std::string(int rank)> text = {})
       : world_(world), text_(std::move(text)) {}

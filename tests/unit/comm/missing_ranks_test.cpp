@@ -1,10 +1,9 @@
 #include <catch2/catch.hpp>
 
+#include "comm/waits/roll_call.hpp"
 #include "lockstep/comm/nodes.hpp"
-#include "ports/mpi/roll_call.hpp"
 
 using namespace lockstep::comm;
-using namespace lockstep::mpi;
 
 TEST_CASE("ranks are listed briefly in messages", "[control]") {
   REQUIRE(rank_list({3}) == "rank 3");
