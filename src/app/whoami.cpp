@@ -97,13 +97,16 @@ void print(const Json& ranks, const std::string& met_by, bool json) {
   log::text(text);
 }
 
-/// Starts MPI as every command does. Returns what is wrong with the launch, which this command
-/// shows together with what the ranks were told.
-std::string try_mpi(Launch& launch, double deadline_s) {
+/// Joins the ranks as every command does. Returns what is wrong with the launch, which this command
+/// shows together with what the ranks were told. Throws what kept ranks that have a place to meet
+/// from that.
+std::string try_to_start(Launch& launch, double deadline_s) {
   try {
     launch.start(deadline_s);
     return "";
   } catch (const InputError& error) {
+    if (!launch.control && cluster::meeting_place(cluster::process_environment(), launch.rank))
+      throw;
     return error.what();
   }
 }
@@ -112,7 +115,7 @@ int run(Launch& launch, bool json, double deadline_s) {
   const cluster::EnvLookup env = cluster::process_environment();
   launch.rank = cluster::identify(env, std::nullopt);
   const std::string note = cluster::describe_endless_yields(env);
-  const std::string wrong = cluster::launched(env) ? try_mpi(launch, deadline_s) : "";
+  const std::string wrong = cluster::launched(env) ? try_to_start(launch, deadline_s) : "";
   const bool by_mpi =
       launch.control && launch.tensors && launch.tensors->world() == launch.control->world();
   const char* met_by = !launch.control ? "nothing" : by_mpi ? "MPI" : "TCP, without MPI";

@@ -9,7 +9,7 @@ namespace lockstep::comm {
 
 void end_wait(const WaitFinding& found) {
   if (found.outside()) throw OutsideFault(found.text, found.ending);
-  if (found.ending == Ending::lost_rank) throw MissingRanks(found.text);
+  if (found.gone) throw MissingRanks(found.text);
   throw Error(found.text, found.ending);
 }
 

@@ -120,7 +120,7 @@ void RollCall::listen() {
     const auto told = read_record<Told>(heard->text);
     if (told.round != round_) continue;
     ++round_;
-    end_wait({told.text, told.ending});
+    end_wait(told.found);
   }
 }
 
@@ -152,7 +152,7 @@ void RollCall::end_without(const std::string& phase, const std::vector<int>& gon
     end(gone, {},
         {fmt::format("{}: {}{}", phase, to_text(gone, "has gone", "have gone"),
                      absence ? "; " + absence->text : ""),
-         Ending::lost_rank});
+         Ending::lost_rank, true});
   end(gone, {},
       {fmt::format("{}: the connection between {} and {}, where {} is alive, broke: does the "
                    "network between these nodes work?",
@@ -168,8 +168,7 @@ void RollCall::end(const std::vector<int>& absent, const std::map<int, Answer>& 
     if (rank == fabric_.rank() || !fabric_.reaches(rank)) continue;
     // One that was not asked may have heard as many findings as this rank; else it asks.
     const auto answer = answers.find(rank);
-    const Told finding{answer == answers.end() ? round_ : answer->second.round, found.text,
-                       found.ending};
+    const Told finding{answer == answers.end() ? round_ : answer->second.round, found};
     fabric_.send({rank}, LetterKind::finding, write_record(finding));
     told.push_back(rank);
   }

@@ -46,10 +46,11 @@ class RollCall {
   /// A finding, for a rank in its round.
   struct Told {
     std::uint64_t round = 0;
-    std::string text;
-    Ending ending = Ending::unknown;
+    WaitFinding found{};
 
-    static void fields(auto& self, auto&& visit) { visit(self.round, self.text, self.ending); }
+    static void fields(auto& self, auto&& visit) {
+      visit(self.round, self.found.text, self.found.ending, self.found.gone);
+    }
   };
 
   /// Answers the ranks that ask, and takes the answers to this one. Throws another rank's finding.

@@ -33,10 +33,11 @@ constexpr double time_for_heartbeat_s = 10;
 struct WaitFinding {
   std::string text;  ///< empty: nothing was found
   Ending ending = Ending::stuck;
+  bool gone = false;  ///< a rank whose connection has ended
   /// It is the network's or a file system's fault.
   bool outside() const { return ending == Ending::network || ending == Ending::file_system; }
 };
-/// Throws OutsideFault, MissingRanks or Error.
+/// Throws OutsideFault, of a rank that has gone MissingRanks, else Error.
 [[noreturn]] void end_wait(const WaitFinding& found);
 
 /// The ranks that keep others waiting.
