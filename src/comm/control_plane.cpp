@@ -136,6 +136,10 @@ void ControlPlane::ask_first(FindAbsence find_absence) {
   if (impl_->roll_call) impl_->roll_call->find_absence = std::move(find_absence);
 }
 
+FindAbsence ControlPlane::find_absence() const {
+  return impl_->roll_call ? impl_->roll_call->find_absence : FindAbsence();
+}
+
 std::unique_ptr<Communicator> ControlPlane::connect(double deadline_s, Fabric* tensors) {
   Control& control = *impl_->control;
   if (!impl_->fabric) return make_direct_communicator(nullptr, {}, 0, 1, control.activity);

@@ -33,6 +33,7 @@ class ControlPlane {
   void introduce();
   /// A wait whose deadline has passed will call this first, before it asks the ranks.
   void ask_first(FindAbsence find_absence);
+  FindAbsence find_absence() const;  ///< what it calls; may be empty
   /// Collectives over a transport of `tensors`, or of this plane's own fabric. Collective.
   std::unique_ptr<Communicator> connect(double deadline_s, Fabric* tensors = nullptr);
 

@@ -182,7 +182,7 @@ std::unique_ptr<comm::Communicator> connect(Launch& launch, Compute& compute,
                                             const comm::NcclSpec& spec) {
   if (compute.backend->name() == "cuda") {
     comm::NcclSpec nccl = spec;
-    nccl.find_absence = launch.find_absence();
+    nccl.find_absence = launch.plane->find_absence();
     return comm::make_nccl_communicator(*launch.control, nccl);
   }
   return connect_cpus(launch, spec.deadline_s);

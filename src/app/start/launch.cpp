@@ -307,11 +307,6 @@ std::optional<cluster::MeetingPlace> Launch::meeting_place() const {
   return cluster::meeting_place(cluster::process_environment(), self);
 }
 
-comm::FindAbsence Launch::find_absence() const {
-  if (!heartbeat) return {};
-  return [beating = heartbeat.get()](double waited_s) { return beating->find_absence(waited_s); };
-}
-
 cluster::RankInfo rank_by_environment() {
   try {
     return cluster::identify(cluster::process_environment(), std::nullopt);

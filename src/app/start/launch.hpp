@@ -53,9 +53,6 @@ struct Launch {
   /// Where the ranks of a Slurm step can meet that have not yet; else nothing. Throws
   /// cluster::LaunchError.
   std::optional<cluster::MeetingPlace> meeting_place() const;
-  /// Finds absent ranks by the heartbeat; empty without one. Must not be called after this launch
-  /// is destroyed.
-  comm::FindAbsence find_absence() const;
 };
 
 /// This process's rank according to its environment, for commands that need one process and no MPI:

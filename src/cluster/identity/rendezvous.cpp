@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,16 +120,6 @@ std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& 
   place.node = said("SLURMD_NODENAME", info.host);
   place_ranks(env, info, place);
   return place;
-}
-
-MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port) {
-  MeetingCard card;
-  check(getrandom(card.secret.data(), card.secret.size(), 0) ==
-            static_cast<ssize_t>(card.secret.size()),
-        "getrandom");
-  card.hosts = std::move(hosts);
-  card.port = port;
-  return card;
 }
 
 void check_folder(const std::filesystem::path& file) {

@@ -1,20 +1,28 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/comm/worlds/tcp.hpp"
-#include "ports/tcp/meeting/card_keeper.hpp"
 #include "ports/tcp/mesh/mesh.hpp"
 
 namespace lockstep::tcp {
@@ -38,6 +46,104 @@ std::unique_ptr<Mesh> make_mesh(const cluster::MeetingPlace& place, const cluste
   MeshSpec spec{self.rank, self.world, self.host, place.job, place.node};
   if (self.rank == 0) spec.ports = place.ports;
   return std::make_unique<Mesh>(std::move(spec));
+}
+
+constexpr std::chrono::seconds look_every{1}, patience{2};
+
+/// Keeps rank 0's card in its place while the ranks meet. A file system may take many seconds for
+/// one call, and the ranks that have read the card must not wait for that: a separate thread makes
+/// all the calls.
+/// **Thread safety:** the owner's thread calls the methods; the state is guarded by its mutex.
+class CardKeeper {
+ public:
+  CardKeeper(const std::filesystem::path& file, const cluster::MeetingCard& card);
+  /// Removes the card, which would mislead a later start. Where the file system hangs, it does not
+  /// wait for that, and the thread ends later.
+  ~CardKeeper();
+  CardKeeper(const CardKeeper&) = delete;
+  CardKeeper& operator=(const CardKeeper&) = delete;
+
+  /// Throws InputError when the card could not be left. That it cannot be replaced later, when
+  /// another start has removed it, is no error: it is tried again.
+  void check_left() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+struct CardKeeper::State {
+  const std::filesystem::path file;
+  const cluster::MeetingCard card;
+  std::mutex mutex{};
+  std::condition_variable changed{};
+  bool off = false, over = false;  // under the mutex, like the next
+  std::exception_ptr fault{};      // of the first time
+
+  void run() {
+    keep();
+    const std::scoped_lock lock(mutex);
+    over = true;
+    changed.notify_all();
+  }
+
+  void keep() {
+    Descriptor held;  // the card's file
+    try {
+      held = cluster::leave_card(file, card);
+    } catch (const Error&) {
+      const std::scoped_lock lock(mutex);
+      fault = std::current_exception();
+      return;
+    } catch (const std::exception& error) {
+      const std::scoped_lock lock(mutex);
+      fault = std::make_exception_ptr(Error(error.what()));
+      return;
+    }
+    // Where locks do not work, another start may have taken it for a dead one's.
+    while (!wait_until_off()) {
+      if (access(file.c_str(), F_OK) == 0) continue;
+      try {
+        held = cluster::leave_card(file, card);
+      } catch (const std::exception&) {
+        // Ranks that have read it still come.
+      }
+    }
+    unlink(file.c_str());
+  }
+
+  /// False after a while.
+  bool wait_until_off() {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, look_every, [this] { return off; });
+  }
+};
+
+CardKeeper::CardKeeper(const std::filesystem::path& file, const cluster::MeetingCard& card)
+    : state_(new State{.file = file, .card = card}) {
+  try {
+    thread_ = std::thread([state = state_] { state->run(); });
+  } catch (const std::system_error& error) {
+    throw Error(fmt::format("no thread to keep {}: {}", file.string(), error.what()));
+  }
+}
+
+CardKeeper::~CardKeeper() {
+  std::unique_lock lock(state_->mutex);
+  state_->off = true;
+  state_->changed.notify_all();
+  const bool over = state_->changed.wait_for(lock, patience, [this] { return state_->over; });
+  lock.unlock();
+  if (over)
+    thread_.join();
+  else
+    thread_.detach();  // it shares the state
+}
+
+void CardKeeper::check_left() const {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->fault) std::rethrow_exception(state_->fault);
 }
 
 /// Rank 0 while the other ranks arrive.

@@ -214,13 +214,12 @@ std::optional<std::string> Wire::take() {
   return message;
 }
 
-void wait_for(std::span<Wire* const> wires, const Listener* listener) {
+void wait_for(std::span<Wire* const> wires) {
   std::vector<pollfd> entries;
   for (const Wire* wire : wires)
     if (wire->open())
       entries.push_back(
           {wire->handle(), static_cast<short>(POLLIN | (wire->unsent() ? POLLOUT : 0)), 0});
-  if (listener) entries.push_back({listener->socket.get(), POLLIN, 0});
   poll(entries.data(), entries.size(), poll_ms);
 }
 

@@ -74,9 +74,9 @@ class Wire {
   std::size_t sent_ = 0;  ///< of outgoing_'s first bytes
 };
 
-/// Sleeps until a wire (or `listener`) has something to read or room for unsent data, but no longer
-/// than a twentieth of a second.
-void wait_for(std::span<Wire* const> wires, const Listener* listener = nullptr);
+/// Sleeps until a wire has something to read or room for unsent data, but no longer than a
+/// twentieth of a second.
+void wait_for(std::span<Wire* const> wires);
 
 /// This machine's numeric addresses at which other machines may find it.
 std::vector<std::string> own_addresses();

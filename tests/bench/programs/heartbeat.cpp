@@ -17,8 +17,8 @@
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
-#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 
 namespace {
 

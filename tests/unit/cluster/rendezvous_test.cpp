@@ -153,8 +153,9 @@ TEST_CASE("a card comes back as it was left, and is this user's alone", "[rendez
   const Folder folder;
   const auto file = folder.path / "private" / "card";
   CHECK_FALSE(cluster::read_card(file));
-  const cluster::MeetingCard card = cluster::new_card({"n1", "host.domain"}, 20123);
-  CHECK(card.secret != cluster::new_card({}, 0).secret);
+  const cluster::MeetingCard card =
+      cluster::MeetingCard{tcp::new_nonce(), {"n1", "host.domain"}, 20123};
+  CHECK(card.secret != tcp::new_nonce());
   cluster::leave_card(file, card);
   const auto read = cluster::read_card(file);
   REQUIRE(read);
@@ -281,7 +282,7 @@ TEST_CASE("a meeting that is cancelled ends at once, for ranks that wait and ran
 }
 
 TEST_CASE("a recorded conversation lets no one in", "[rendezvous]") {
-  const tcp::Key secret = cluster::new_card({}, 0).secret;
+  const tcp::Key secret = tcp::new_nonce();
   const tcp::Nonce host = tcp::new_nonce(), later = tcp::new_nonce(), peer = tcp::new_nonce();
   const std::string hello = tcp::make_hello(secret, host, peer, {"job", 1, 2, "n"});
   CHECK(tcp::read_hello(secret, host, hello));
@@ -326,7 +327,8 @@ TEST_CASE("what an earlier start left is replaced, and no one follows it",
   const Folder folder;
   const cluster::MeetingPlace place = place_in(folder);
   const tcp::Listener stranger = tcp::listen_on(place.ports);  // where the old rank 0 was
-  cluster::leave_card(place.file, cluster::new_card({"localhost"}, stranger.port));
+  cluster::leave_card(place.file,
+                      cluster::MeetingCard{tcp::new_nonce(), {"localhost"}, stranger.port});
   auto late = std::async(std::launch::async, [&] { return attend(place, 1, 2, {60}, silent); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   CHECK(attend(place, 0, 2, {60}, silent) == "met");

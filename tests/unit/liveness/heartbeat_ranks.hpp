@@ -11,8 +11,8 @@
 
 #include "lockstep/comm/record.hpp"
 #include "lockstep/liveness/heartbeat.hpp"
-#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 #include "tests/support/harness/pause.hpp"
 
 namespace lockstep::test {

@@ -40,9 +40,6 @@ struct MeetingCard {
   std::uint16_t port = 0;
 };
 
-/// A card with a new secret, from the kernel's random numbers.
-MeetingCard new_card(std::vector<std::string> hosts, std::uint16_t port);
-
 /// Writes the card into `file`, mode 0600 in a directory of mode 0700, whole or not at all. It
 /// replaces the card of an earlier start. Keep the descriptor, which holds a lock, while the card
 /// is of use. First it removes cards in that directory that are older than a minute and that no one

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lockstep/comm/control.hpp"
-#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/heartbeat/heartbeat_wire.hpp"
 #include "ports/tcp/heartbeat/packet_probe.hpp"
 #include "ports/tcp/meeting/handshake.hpp"

@@ -12,7 +12,6 @@
 
 #include "lockstep/base/owned.hpp"
 #include "lockstep/comm/fabric.hpp"
-#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/mesh/link.hpp"
 

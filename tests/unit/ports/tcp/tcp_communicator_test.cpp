@@ -10,7 +10,7 @@
 
 #include "comm/direct/direct.hpp"
 #include "lockstep/comm/worlds/link_probe.hpp"
-#include "ports/tcp/connect_attempt.hpp"
+#include "ports/tcp/meeting/handshake.hpp"
 #include "ports/tcp/mesh/mesh.hpp"
 #include "tests/support/laws/reals.hpp"
 #include "tests/support/laws/verbs.hpp"

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
-#include "ports/tcp/connect_attempt.hpp"
 #include "ports/tcp/meeting/handshake.hpp"
 #include "tests/support/tcp_client.hpp"
 

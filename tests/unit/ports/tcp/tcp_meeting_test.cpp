@@ -208,7 +208,8 @@ TEST_CASE("the deadline of a start also ends the wait for what listens and says 
   const cluster::MeetingPlace place = place_in(folder);
   const Listener mute = listen_on(place.ports);
   const auto card = cluster::leave_card(
-      place.file, cluster::new_card({"127.0.0.1", "127.0.0.2", "127.0.0.3"}, mute.port));
+      place.file,
+      cluster::MeetingCard{tcp::new_nonce(), {"127.0.0.1", "127.0.0.2", "127.0.0.3"}, mute.port});
   CHECK_THAT(join(place, 1, {.deadline_s = 0.5}).get(), Contains("rank 0 was not found within"));
   int visits = 0;
   while (accept_on(mute)) ++visits;
