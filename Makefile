@@ -53,16 +53,14 @@ objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 # they do, and so are unit tests; a new file recompiles only its own folder. With PIECE=1 each
 # source is compiled separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
-IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
-               observe infer train serve study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),tests/unit \
+               $(addprefix src/,$(ROOMS) app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu)))
 # Apart: what is compiled for one instruction set, and what a program links that only loads models.
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp src/backend/parameters.cpp
-folders_of = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),$(1)))))
-folders   := $(call folders_of,$(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))
-test_folders := $(if $(IN_PIECES),$(call folders_of,$(filter tests/unit/%,$(UNIT_SRC))))
-PIECES    := $(addsuffix /piece,$(folders) $(test_folders))
-$(foreach folder,$(folders) $(test_folders),$(eval $(folder)/piece := $(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp))))
-unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
+IN_ONE    := $(filter-out $(BY_ITSELF),$(filter $(IN_PIECES:%=%/%),$(LIB_SRC) $(APP_SRC) $(UNIT_SRC)))
+PIECES    := $(addsuffix piece,$(sort $(dir $(IN_ONE))))
+$(foreach piece,$(PIECES),$(eval $(piece) := $(filter $(IN_ONE),$(wildcard $(dir $(piece))*.cpp))))
+unpieced   = $(call objects,$(filter-out $(IN_ONE),$(1)))
 pieced     = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 APP_OBJ   := $(call unpieced,$(APP_SRC)) $(call pieced,$(filter src/app/%,$(PIECES)))
 LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/% tests/%,$(PIECES))) $(GRPC_OBJ)
