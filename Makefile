@@ -303,6 +303,19 @@ uninstall:  ## remove it again
 	rm -f "$(DESTDIR)$(PREFIX)/bin/lockstep"
 	rm -rf "$(DESTDIR)$(PREFIX)/share/lockstep/recipes"
 
+# What `lockstep --version` says is the archive's name. All that git has is in it, and no .git: the
+# build id is made from the sources alone.
+VERSION = $(call once,VERSION,sed -n 's/.* program_version = "lockstep \(.*\)";/\1/p' src/app/main.cpp)
+DIST    = lockstep-$(VERSION)
+.PHONY: dist
+dist:  ## pack what is committed into build/dist/lockstep-VERSION.tar.gz, a release
+	@test -e .git || { echo 'make dist: it packs what git has, and this folder is not a checkout'; exit 2; }
+	@test -n '$(VERSION)' || { echo 'make dist: src/app/main.cpp has no program_version'; exit 2; }
+	@test -z "$$(git status --porcelain)" || echo '  note    what is not committed is left out'
+	@mkdir -p $(BUILD)/dist
+	@echo "  pack    $(BUILD)/dist/$(DIST).tar.gz"
+	@git archive --prefix=$(DIST)/ --output=$(BUILD)/dist/$(DIST).tar.gz HEAD
+
 .PHONY: clean
 clean:  ## remove build/ (data sets and runs stay)
 	rm -rf $(BUILD)
