@@ -288,10 +288,11 @@ CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(W
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
 
-.PHONY: unit-built mpi-built tests
+.PHONY: unit-built mpi-built usual-tests tests
 unit-built: $(UNIT)
 mpi-built: $(MPI_TESTS)
-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED) $(BUILD)/bench/two_level
+usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(BUILD)/bench/two_level
+tests: usual-tests $(EMULATED)
 
 .PHONY: install
 install: $(PROGRAM)  ## install the program and its recipes below PREFIX (/usr/local), DESTDIR is respected
@@ -366,15 +367,14 @@ check:  ## the layer law and the quick unit tests, for the edit loop (FILTER=par
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=check tests/run layers unit
 
 .PHONY: test
-test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
+test:  ## install what is missing, build, run the tests (FILTER=part of a name, or [tag]: of CI's, too)
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
-	$(if $(WITH_CUDA),@[ "$$(id -u)" != 0 ] || jobs/setup.sh lint || echo 'clang-tidy will be skipped')
-	@$(MAKE) --no-print-directory $(PROGRAM) tests
+	@$(MAKE) --no-print-directory $(PROGRAM) $(if $(FILTER),tests,usual-tests)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
 
 .PHONY: test-all
-test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers, each network fault
+test-all:  ## CI's tests and repetitions: more ranks, long fuzzing, sanitizers, each network fault
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(BUILD)/clients/made || echo "tests with PyPI's programs will be skipped"
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
@@ -386,7 +386,7 @@ test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers,
 test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (5 GB)
 	@jobs/setup.sh test $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(PROGRAM)
-	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run clients
+	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run clients
 
 CLIENTS := $(addprefix tests/support/clients/,install.sh triton.txt kserve.txt schemathesis.txt \
              requirements.txt)
@@ -399,7 +399,7 @@ $(BUILD)/clients/made: $(CLIENTS)
 test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this machine (root)
 	@jobs/setup.sh test cluster
 	@$(MAKE) --no-print-directory $(PROGRAM)
-	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run cluster
+	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run cluster
 
 # The tests themselves are the plain build's objects: what is checked is the code that they call.
 POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute

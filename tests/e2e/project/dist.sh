@@ -2,6 +2,7 @@
 # `make dist` packs all that git has into an archive that has the program's version, and what is
 # unpacked needs no git.
 # seconds: 120
+# ci
 # waits for make
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/check_layers and tests/check_sizes find each violation: one at a time is planted in a small
 # tree that keeps the law.
+# ci
 # waits
 source "$(dirname "$0")/../../support/e2e.bash"
 checks=$(realpath "$support/..")
