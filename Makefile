@@ -383,7 +383,7 @@ test-all:  ## CI's tests and repetitions: more ranks, long fuzzing, sanitizers, 
 	  layers unit mpi gpu emulated e2e cluster lint format asan tsan
 
 .PHONY: test-clients
-test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (5 GB)
+test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (6 GB)
 	@jobs/setup.sh test $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run clients
