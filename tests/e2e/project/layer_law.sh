@@ -146,6 +146,11 @@ for name in include/lockstep/nn/a.hpp src/ports/none/a.cpp src/base/room.cpp; do
   verdict $status "a short file that has a reason is accepted: $name"
 done
 refuses 'a reason that a file of 40 lines does not need' src/base/room.cpp
+plant src/base/http.cpp
+mkdir -p "$tree/tests" && cp "$check" "$tree/tests"
+run "$tree/tests/check_sizes"
+says '^src/base/room.cpp:1: is not there' && ! says '^src/base/http.cpp:1: is not there'
+verdict $? 'the law refuses a reason for a file that is not there'
 
 plant data/large.bin
 head -c 132000 /dev/zero >"$tree/data/large.bin"
