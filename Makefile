@@ -53,16 +53,14 @@ objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 # they do, and so are unit tests; a new file recompiles only its own folder. With PIECE=1 each
 # source is compiled separately, as `make asan` and `make tsan` do, which finds missing includes.
 PIECE     ?= $(if $(SANITIZE),1,folder)
-IN_PIECES := $(if $(filter-out 1,$(PIECE)),base device nn optim cluster data comm pack liveness backend reduce model config \
-               observe infer train serve study app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu))
+IN_PIECES := $(if $(filter-out 1,$(PIECE)),tests/unit \
+               $(addprefix src/,$(ROOMS) app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu)))
 # Apart: what is compiled for one instruction set, and what a program links that only loads models.
 BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp src/backend/parameters.cpp
-folders_of = $(sort $(patsubst %/,%,$(dir $(filter-out $(BY_ITSELF),$(1)))))
-folders   := $(call folders_of,$(filter $(IN_PIECES:%=src/%/%),$(LIB_SRC) $(APP_SRC)))
-test_folders := $(if $(IN_PIECES),$(call folders_of,$(filter tests/unit/%,$(UNIT_SRC))))
-PIECES    := $(addsuffix /piece,$(folders) $(test_folders))
-$(foreach folder,$(folders) $(test_folders),$(eval $(folder)/piece := $(filter-out $(BY_ITSELF),$(wildcard $(folder)/*.cpp))))
-unpieced   = $(call objects,$(filter-out $(foreach piece,$(PIECES),$($(piece))),$(1)))
+IN_ONE    := $(filter-out $(BY_ITSELF),$(filter $(IN_PIECES:%=%/%),$(LIB_SRC) $(APP_SRC) $(UNIT_SRC)))
+PIECES    := $(addsuffix piece,$(sort $(dir $(IN_ONE))))
+$(foreach piece,$(PIECES),$(eval $(piece) := $(filter $(IN_ONE),$(wildcard $(dir $(piece))*.cpp))))
+unpieced   = $(call objects,$(filter-out $(IN_ONE),$(1)))
 pieced     = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 APP_OBJ   := $(call unpieced,$(APP_SRC)) $(call pieced,$(filter src/app/%,$(PIECES)))
 LIB_OBJ   := $(call unpieced,$(ARCHIVED)) $(call pieced,$(filter-out src/app/% tests/%,$(PIECES))) $(GRPC_OBJ)
@@ -290,10 +288,11 @@ CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(W
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
 
-.PHONY: unit-built mpi-built tests
+.PHONY: unit-built mpi-built usual-tests tests
 unit-built: $(UNIT)
 mpi-built: $(MPI_TESTS)
-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(EMULATED) $(BUILD)/bench/two_level
+usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(BUILD)/bench/two_level
+tests: usual-tests $(EMULATED)
 
 .PHONY: install
 install: $(PROGRAM)  ## install the program and its recipes below PREFIX (/usr/local), DESTDIR is respected
@@ -304,6 +303,19 @@ install: $(PROGRAM)  ## install the program and its recipes below PREFIX (/usr/l
 uninstall:  ## remove it again
 	rm -f "$(DESTDIR)$(PREFIX)/bin/lockstep"
 	rm -rf "$(DESTDIR)$(PREFIX)/share/lockstep/recipes"
+
+# What `lockstep --version` says is the archive's name. All that git has is in it, and no .git: the
+# build id is made from the sources alone.
+VERSION = $(call once,VERSION,sed -n 's/.* program_version = "lockstep \(.*\)";/\1/p' src/app/main.cpp)
+DIST    = lockstep-$(VERSION)
+.PHONY: dist
+dist:  ## pack what is committed into build/dist/lockstep-VERSION.tar.gz, a release
+	@test -e .git || { echo 'make dist: it packs what git has, and this folder is not a checkout'; exit 2; }
+	@test -n '$(VERSION)' || { echo 'make dist: src/app/main.cpp has no program_version'; exit 2; }
+	@test -z "$$(git status --porcelain)" || echo '  note    what is not committed is left out'
+	@mkdir -p $(BUILD)/dist
+	@echo "  pack    $(BUILD)/dist/$(DIST).tar.gz"
+	@git archive --prefix=$(DIST)/ --output=$(BUILD)/dist/$(DIST).tar.gz HEAD
 
 .PHONY: clean
 clean:  ## remove build/ (data sets and runs stay)
@@ -355,15 +367,14 @@ check:  ## the layer law and the quick unit tests, for the edit loop (FILTER=par
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=check tests/run layers unit
 
 .PHONY: test
-test:  ## install what is missing, build, run all tests (FILTER=part of a name, or [tag])
+test:  ## install what is missing, build, run the tests (FILTER=part of a name, or [tag]: of CI's, too)
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh test $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
-	$(if $(WITH_CUDA),@[ "$$(id -u)" != 0 ] || jobs/setup.sh lint || echo 'clang-tidy will be skipped')
-	@$(MAKE) --no-print-directory $(PROGRAM) tests
+	@$(MAKE) --no-print-directory $(PROGRAM) $(if $(FILTER),tests,usual-tests)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run
 
 .PHONY: test-all
-test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers, each network fault
+test-all:  ## CI's tests and repetitions: more ranks, long fuzzing, sanitizers, each network fault
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(BUILD)/clients/made || echo "tests with PyPI's programs will be skipped"
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
@@ -372,10 +383,10 @@ test-all:  ## all tests, also repetitions: more ranks, long fuzzing, sanitizers,
 	  layers unit mpi gpu emulated e2e cluster lint format asan tsan
 
 .PHONY: test-clients
-test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (5 GB)
+test-clients: $(BUILD)/clients/made  ## tests with PyTorch, ONNX Runtime and others, after installing them (6 GB)
 	@jobs/setup.sh test $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(PROGRAM)
-	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run clients
+	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run clients
 
 CLIENTS := $(addprefix tests/support/clients/,install.sh triton.txt kserve.txt schemathesis.txt \
              requirements.txt)
@@ -388,7 +399,7 @@ $(BUILD)/clients/made: $(CLIENTS)
 test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this machine (root)
 	@jobs/setup.sh test cluster
 	@$(MAKE) --no-print-directory $(PROGRAM)
-	@BUILD=$(BUILD) FILTER='$(FILTER)' tests/run cluster
+	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run cluster
 
 # The tests themselves are the plain build's objects: what is checked is the code that they call.
 POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute

@@ -3,6 +3,7 @@
 # packets only. Rank 0 hears all ranks, all ranks wait, and none is late. The nodes probe each
 # other, the broken link is named, and a job starts again without one of its two nodes.
 # seconds: 300
+# ci
 # waits for ranks to be missed
 # apart: crowd
 source "$(dirname "$0")/../support/jobs.bash"

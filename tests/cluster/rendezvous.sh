@@ -1,5 +1,6 @@
 #!/bin/bash
 # Ranks that MPI does not connect meet over TCP, and no stranger joins them.
+# ci
 # waits for Slurm
 source "$(dirname "$0")/../support/cluster.bash"
 cluster 2

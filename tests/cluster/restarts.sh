@@ -3,6 +3,7 @@
 # time limit and a lost node, even while old processes still run on a node that is cut off. They end
 # with the weights of an uninterrupted training.
 # seconds: 600
+# ci
 # waits for Slurm
 # apart: crowd (seven trainings of up to six ranks each at a time)
 source "$(dirname "$0")/../support/faults.bash"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What bench comm finds of a network is what limits it, and a simulation from its figures gives the
 # step of a rehearsal on the same ranks.
+# ci
 # waits for Slurm and for slow links
 source "$(dirname "$0")/../support/cluster.bash"
 most=2

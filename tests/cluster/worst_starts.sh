@@ -2,6 +2,7 @@
 # Starts that go wrong on one rank only, strangers at a start, and what a start that is killed
 # leaves; a file system that freezes, and a node's step daemon that is killed.
 # seconds: 400
+# ci
 # waits for ranks to be missed
 # apart: crowd
 source "$(dirname "$0")/../support/jobs.bash"

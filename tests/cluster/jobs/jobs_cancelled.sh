@@ -2,6 +2,7 @@
 # Jobs that a user ends: a cancelled job is over, a requeued one starts again, and both leave a
 # checkpoint.
 # seconds: 300
+# ci
 # waits for Slurm, which lets a requeued job wait
 source "$(dirname "$0")/../../support/jobs.bash"
 job_cluster 1

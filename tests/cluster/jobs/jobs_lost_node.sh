@@ -2,6 +2,7 @@
 # A job that loses a node: jobs/resilient.sbatch continues on the nodes that are left; Slurm starts
 # other jobs again, unless it may not.
 # seconds: 500
+# ci
 # waits for Slurm, which lets a requeued job wait
 source "$(dirname "$0")/../../support/jobs.bash"
 job_cluster 5

@@ -1,6 +1,7 @@
 #!/bin/bash
 # A job that loses a rank is requeued and resumes from its checkpoint, but not without end.
 # seconds: 400
+# ci
 # waits for Slurm, which lets a requeued job wait
 source "$(dirname "$0")/../../support/jobs.bash"
 job_cluster 1

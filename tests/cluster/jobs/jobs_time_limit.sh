@@ -2,6 +2,7 @@
 # A job that reaches its time limit: if it is requeued in time, it resumes, also when its ranks are
 # stuck; only if nothing can requeue it, it ends as TIMEOUT.
 # seconds: 500
+# ci
 # waits for limits of a minute
 source "$(dirname "$0")/../../support/jobs.bash"
 job_cluster 3

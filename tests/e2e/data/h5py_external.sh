@@ -1,5 +1,6 @@
 #!/bin/bash
 # Training reads the HDF5 files of h5py users like shards, with any compression and layout.
+# ci
 # computes
 set -euo pipefail
 source "$(dirname "$0")/../../support/h5py.bash"

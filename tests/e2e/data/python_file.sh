@@ -2,6 +2,7 @@
 # data/lockstep.py and data/probe.py, the second implementation of data/FORMAT.md and
 # data/CHECKPOINT.md: they read what lockstep writes, lockstep reads what they write, in any process
 # and for any length of time; what is wrong with a file is an error that names it.
+# ci
 # computes
 root=$PWD
 source "$(dirname "$0")/../../support/e2e.bash"

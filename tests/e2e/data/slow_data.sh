@@ -2,6 +2,7 @@
 # A disk that is slow, or fails: strace delays the reads of the shards, or makes them fail. Training
 # says that data is the limit and by how much, or ends with an error that names the file.
 # seconds: 600
+# ci
 # waits for a slow disk
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small

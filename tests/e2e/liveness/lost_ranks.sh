@@ -2,6 +2,7 @@
 # Ranks that are killed, hang or are told to stop in the middle of a training: the others end in
 # time, the message says what happened, no process is left, and the run can be resumed.
 # seconds: 600
+# ci
 # waits for ranks to be missed
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small

@@ -2,6 +2,7 @@
 # Steps continue while a checkpoint is written: also on a file system that does not answer. A run
 # that is killed in the middle of a write resumes from the newest checkpoint that is whole.
 # seconds: 900
+# ci
 # waits for a frozen file system
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small

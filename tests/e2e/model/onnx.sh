@@ -1,6 +1,7 @@
 #!/bin/bash
 # A network that `lockstep export` writes as ONNX computes in other programs what it does in
 # lockstep: from pixels and from normalised values, with its batch norms folded and not.
+# ci
 # computes
 # clients
 root=$PWD

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What `make bundle` packs needs only glibc, a shell with gzip and coreutils, and CUDA's libraries
 # if it was built with them. The tests run it in a root folder that holds nothing else.
+# ci
 # computes
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

@@ -2,6 +2,7 @@
 # The recipes in jobs/ for containers, Kubernetes and Spack. Their engines do not run here: the
 # recipes are parsed and compared with a schema, with jobs/setup.sh and with lockstep's command
 # line. Each check is also shown to find an error.
+# ci
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

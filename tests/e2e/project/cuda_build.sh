@@ -1,5 +1,6 @@
 #!/bin/bash
 # A machine without CUDA builds for CPUs, and a program built with CUDA starts on any machine.
+# ci
 # waits for make
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # gpu-check itself, in a bundle whose programs are small scripts: it must not say that all is well
 # when a test program has died, or has not run.
+# ci
 # waits for a section that runs out of time
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What make makes again: an object that is not there, and everything in a build folder that was
 # made from other sources. The compiler here only writes empty files.
+# ci
 # waits for make
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

@@ -4,7 +4,9 @@
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"
-installing=(make --no-print-directory -C "$repo" BUILD="$(dirname "$LOCKSTEP")")
+# The program under test is installed as it is, however it was built.
+installing=(make --no-print-directory -C "$repo" BUILD="$(dirname "$LOCKSTEP")"
+  --old-file="$LOCKSTEP")
 
 run "${installing[@]}" PREFIX="$WORK/prefix" install
 ((status == 0)) && [[ $(find prefix/bin -type f -printf '%P %m') == 'lockstep 755' ]] &&

@@ -102,7 +102,7 @@ known() {  # known NAME OPTION...: lockstep has this command with these options
 }
 said=''
 mapfile -t all < \
-  <(cd "$repo" && find README.md jobs data/*.md src tests -name '*.md' ! -name RESULTS.md)
+  <(cd "$repo" && find README.md jobs data/*.md src tests -name '*.md')
 for page in "${all[@]}"; do
   for target in $(grep -oE '`make [a-z0-9-]+' "$repo/$page" | cut -d' ' -f2 | sort -u); do
     grep -q "^$target:" "$repo/Makefile" || missing "make $target: no such target"

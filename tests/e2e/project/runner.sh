@@ -1,5 +1,6 @@
 #!/bin/bash
 # tests/run reads verdicts correctly, keeps to its lanes, and counts retries.
+# ci
 # waits
 source "$(dirname "$0")/../../support/e2e.bash"
 
@@ -193,6 +194,30 @@ time.sleep(0.5)
 assert all(one.poll() is None for one in others), others
 for one in others:
     os.killpg(one.pid, 9)
+END
+
+law 'continuous integration runs all of make test and every script that is not nightly, test-all these, too' <<'END'
+import parts
+os.chdir(pathlib.Path(os.environ["RUNNER"]).parents[2])
+
+def of(tier, *named):
+    wish = parts.Wish(pathlib.Path("build"), "", tier, False)
+    return {job.name: job for job in parts.jobs_of(list(named) or wish.parts(), wish)}
+
+def listed(path, begin):
+    text = pathlib.Path(path).read_text().replace("\\\n", " ")
+    return re.search(begin + r" tests/run --make([a-z0-9 \t]*)", text)[1].split()
+
+test, ci = of("test"), of("ci", *listed(".ci/run", "TIER=ci exec"))
+every = of("all", *listed("Makefile", r"TIER=all\b.*"))
+assert test.keys() < ci.keys(), test.keys() - ci.keys()
+assert ci.keys() - every.keys() <= {"format"}, ci.keys() - every.keys()
+scripts = {path.stem: path.read_text() for folder in ("e2e", "cluster")
+           for path in pathlib.Path("tests", folder).rglob("*.sh")}
+left = {name for name in scripts if not {f"e2e/{name}", f"cluster/{name}"} & ci.keys()}
+assert left and all("\n# nightly\n" in scripts[name] for name in left), left
+left = {name for name in scripts if not {f"e2e/{name}", f"cluster/{name}"} & every.keys()}
+assert not left, left
 END
 
 # ---- e2e.bash ------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #!/bin/bash
 # jobs/setup.sh installs what is missing, or says whom to ask. The machine's commands are fakes:
 # nothing is installed.
+# ci
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"

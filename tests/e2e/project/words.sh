@@ -1,4 +1,5 @@
 #!/bin/bash
+# ci
 # computes
 # tests/check_words finds the listed words in prose, and nothing else; and the project does not use
 # them.

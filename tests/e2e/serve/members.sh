@@ -1,6 +1,7 @@
 #!/bin/bash
 # Models of several networks in eval, predict and serve: their rows have their members' bits, and
 # what each member did is said.
+# ci
 # computes
 # seconds: 900
 source "$(dirname "$0")/../../support/e2e.bash"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # `lockstep predict`: workers that know only a folder predict each row once, whatever happens to
 # them, with the bits of a single worker.
+# ci
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 "$LOCKSTEP" pack --from shapes --out set --train-rows 500 --val-rows 3000 --rows-per-shard 1200 \

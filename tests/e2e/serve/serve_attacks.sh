@@ -1,6 +1,7 @@
 #!/bin/bash
 # `lockstep serve` under clients that want to cost it much: others are answered meanwhile, its
 # memory has a limit, and SIGTERM ends it in time. All of it goes to this machine's own address.
+# ci
 # computes
 # alone
 source "$(dirname "$0")/../../support/e2e.bash"

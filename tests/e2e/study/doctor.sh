@@ -1,6 +1,7 @@
 #!/bin/bash
 # What lockstep doctor says of trainings with one known fault, and that it leaves runs alone. The
 # clock backend's steps take a time that is known.
+# ci
 # waits for the clock backend
 # seconds: 900
 source "$(dirname "$0")/../../support/e2e.bash"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Ways to agree on gradients or weights (`comm.wire`, `comm.power-sgd`, `sync.every`,
 # `sync.gossip`): runs say what they do, resume with the same bits, and are not mixed with others.
+# ci
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small 130  # 8 steps an epoch

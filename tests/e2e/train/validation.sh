@@ -3,6 +3,7 @@
 # The deadline limits each batch, not the whole data set. It also limits the start, so it is as long
 # as a start takes on a busy machine.
 # seconds: 900
+# ci
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
 "$LOCKSTEP" pack --from shapes --out long --train-rows 64 --val-rows 1500 >pack.log 2>&1

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from lanes import LANES, Job
 
-ALL = ["layers", "unit", "mpi", "gpu", "emulated", "e2e", "cluster", "lint"]
+# Of `make test`; continuous integration has the rest, too.
+USUAL = ["layers", "unit", "mpi", "gpu", "e2e", "cluster"]
+ALL = [*USUAL, "emulated", "lint"]
 # Rank numbers; more ranks than cores are normal here.
-WORLDS = {"check": [2], "test": [1, 2, 4], "all": [1, 2, 3, 4, 6, 8]}
-FUZZ_SECONDS = {"check": 2, "test": 2, "all": 30}
+WORLDS = {"check": [2], "test": [1, 2], "ci": [1, 2, 4], "all": [1, 2, 3, 4, 6, 8]}
+FUZZ_SECONDS = {"check": 2, "test": 2, "ci": 2, "all": 30}
 CATCH = ["-r", "harness", "--use-colour", "no"]
 # In the first lines of a script.
-WORDS = r"# (waits|computes|nightly|clients|seconds|apart|alone)\b:? ?(\w*)"
+WORDS = r"# (waits|computes|ci|nightly|clients|seconds|apart|alone)\b:? ?(\w*)"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np"]
 
 
@@ -25,11 +27,20 @@ class Wrong(Exception):
 class Wish:
     build: Path  # the build's folder
     filter: str  # a tag, or a piece of a name
-    tier: str  # check, test or all
+    tier: str  # check, test, ci or all
     make: bool  # whether test programs are built first, as jobs
 
     def matches(self, name):
         return self.filter in name
+
+    def parts(self):
+        """Of this tier, where none is named."""
+        return ALL if self.tier in ("ci", "all") else USUAL
+
+    def wants(self, words):
+        """True for a script of this tier."""
+        ours = {"ci": {"ci"}, "all": {"ci", "nightly"}}.get(self.tier, set())
+        return not {"ci", "nightly"} & set(words) - ours
 
     def cases(self, without=""):
         """Catch2's filter: a tag as it is, a piece of a name as a pattern, which may hold no comma."""
@@ -114,8 +125,8 @@ def scripts(wish, folder, marked=None):
     or the whole path. `marked`: only those that have this word in their first lines."""
     found = [script(path) for path in sorted(Path("tests", folder).rglob("*.sh"))
              if wish.matches(str(path)) or wish.matches(f"tests/{folder}/{path.name}")]
-    return [job for job, words in found if (wish.tier == "all" or "nightly" not in words)
-            and (marked is None or marked in words)]
+    return [job for job, words in found
+            if wish.wants(words) and (marked is None or marked in words)]
 
 
 def e2e(wish):

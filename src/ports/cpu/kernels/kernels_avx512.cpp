@@ -9,11 +9,10 @@ namespace {
 
 #include "ports/cpu/kernels/formats.inc"
 #include "ports/cpu/kernels/kernels.inc"
-#include "ports/cpu/kernels/products/panels.inc"
 #include "ports/cpu/kernels/thin.inc"
 #include "ports/cpu/kernels/update.inc"
 
-#include "ports/cpu/kernels/products/linear.inc"
+#include "ports/cpu/kernels/products.inc"
 }  // namespace
 
 const Kernels kernels_fp32_avx512 = table<float>();
