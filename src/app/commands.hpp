@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "app/cli/command_line.hpp"
 #include "app/start/launch.hpp"
@@ -26,12 +27,29 @@ constexpr const char* status_help =
     "checkpoint for --resume auto; 4 another rank was lost, or the network or a file system does\n"
     "not answer.\n";
 
+/// What lint knows of the start that it judges.
+struct Supposed {
+  int ranks = 1;
+  /// Whether the job finds at this path what is there now. Others are not looked at.
+  std::function<bool(const std::string& path)> shows;
+  /// False: there may be options that lint does not see, so each of the others is judged alone.
+  bool whole = true;
+};
+
 /// A subcommand: `app` has its options; `run` executes it and returns the exit status. It throws
-/// errors; main prints them and ends the world.
+/// errors; main prints them and ends the world. `check` throws what run() would, where that needs
+/// no device and no other rank; it starts, writes and prints nothing. None: all is in the options.
 struct Command {
   Arguments app;
   std::function<int(Launch&)> run;
+  std::function<void(const Supposed&)> check = {};
 };
+
+/// The check of the one of these that the line names.
+inline void check_given(const std::vector<Command>& commands, const Supposed& supposed) {
+  for (const Command& one : commands)
+    if (one.app.given() && one.check) one.check(supposed);
+}
 
 Command add_train(Arguments root);
 Command add_resume(Arguments root);

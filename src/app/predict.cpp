@@ -241,9 +241,9 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
   return serve::packed_rows(std::move(rows), augment, !options.unlabelled);
 }
 
-std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
-                                              const infer::MemberModels& members) {
-  pack::SourceSpec& source = options.source;
+/// Throws InputError where these are no images that can be predicted.
+void require_images(const PredictOptions& options) {
+  const pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
   for (const std::filesystem::path& file : source.files) require_apart(options, file);
   require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
@@ -255,6 +255,13 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
   require(options.keys.empty(),
           fmt::format("{}: holds images in files, for which --{} would have no effect", first,
                       options.keys.empty() ? "" : options.keys.begin()->first));
+}
+
+std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
+                                              const infer::MemberModels& members) {
+  pack::SourceSpec& source = options.source;
+  const std::string first = source.files.front().string();
+  require_images(options);
   source.labelled = !options.unlabelled && !pack::is_image_file(source.files.front());
   std::string name = fmt::format("{} {} {} {}", source.kind, source.labelled, source.root.string(),
                                  source.class_names.string());
@@ -275,16 +282,20 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
                             .stale_s = options.spec.stale_s});
 }
 
-/// Opens what is to be predicted, and settles the options that depend on it.
-std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
-                                            const infer::MemberModels& members) {
+/// Settles the options that depend on what is to be predicted.
+void settle_source(PredictOptions& options) {
   pack::SourceSpec& source = options.source;
   settle_form(options.given_form, options.form);
   source.files = pack::expand_patterns(options.data);
   if (source.kind.empty())
     source.kind =
         pack::is_image_file(source.files[0]) ? "classes" : pack::guess_source(source.files[0]);
-  if (source.kind == "shards") return open_packed(options, members);
+}
+
+std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
+                                            const infer::MemberModels& members) {
+  settle_source(options);
+  if (options.source.kind == "shards") return open_packed(options, members);
   return open_images(options, members);
 }
 
@@ -296,6 +307,19 @@ infer::ModelWords take_words(PredictOptions& options) {
   require(!options.features || !words.is_several(),
           fmt::format("{}: --features are what one network's last layer reads", words.text()));
   return words;
+}
+
+void check_options(PredictOptions options, const Supposed& supposed) {
+  if (!supposed.whole) return;
+  const infer::ModelWords words = take_words(options);
+  if (!std::ranges::all_of(words.files, supposed.shows)) return;
+  infer::MemberModels members = infer::read_members(
+      words, member_files(words), {.average = options.ema, .precision = options.precision});
+  infer::require_normalised(members);
+  if (supposed.shows(options.spec.out.string())) require_makable(options.spec.out);
+  if (!std::ranges::all_of(options.data, supposed.shows)) return;
+  settle_source(options);
+  options.source.kind == "shards" ? (void)open_packed(options, members) : require_images(options);
 }
 
 int predict(Launch& launch, const PredictOptions& asked) {
@@ -328,7 +352,8 @@ Command add_predict(Arguments root) {
       "Predict a whole data set by any number of processes that share a folder: each takes pieces "
       "of it, may be killed or started at any time, and each row is in the result once");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return predict(launch, *options); }};
+  return {app, [options](Launch& launch) { return predict(launch, *options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

@@ -236,7 +236,14 @@ Command add_simulate(Arguments root) {
   app.add_flag("--buckets", options->buckets, "list the buckets of the last line's step");
   app.add("--json", options->json, "write all of it to this file").called("FILE");
   options->run.add_to(app);
-  return {app, [options, app](Launch& launch) { return run(launch, app, *options); }};
+  return {app, [options, app](Launch& launch) { return run(launch, app, *options); },
+          [options, app](const Supposed& supposed) {
+            for (const std::string& file : {options->machine, options->tape, options->comm})
+              if (!supposed.whole || (!file.empty() && !supposed.shows(file)))
+                return (void)options->run.config();
+            const Simulation all(*options);
+            require_effects(app, *options, all.training);
+          }};
 }
 
 }  // namespace lockstep::app

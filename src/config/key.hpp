@@ -101,6 +101,9 @@ class KeyEntry {
   KeyEntry&& at_least(double low) &&;
   /// From 0 to the value of another key.
   KeyEntry&& up_to(std::string other) &&;
+  /// A text that is one of these; `require_one` throws InputError for others.
+  KeyEntry&& one_of(std::vector<std::string> choices,
+                    void (*require_one)(const std::string& text)) &&;
   /// 0 is valid, too, and turns the key off.
   KeyEntry&& or_zero() &&;
   /// "auto" means 0.

@@ -57,6 +57,16 @@ KeyEntry&& KeyEntry::up_to(std::string other) && {
   return std::move(*this);
 }
 
+KeyEntry&& KeyEntry::one_of(std::vector<std::string> choices,
+                            void (*require_one)(const std::string& text)) && {
+  key_.choices = std::move(choices);
+  key_.set = [set = key_.set, require_one](Config& config, const std::string& text) {
+    require_one(text);
+    set(config, text);
+  };
+  return std::move(*this);
+}
+
 KeyEntry&& KeyEntry::or_zero() && {
   key_.range.value().or_zero = true;
   return std::move(*this);

@@ -12,6 +12,8 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/base/share.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/train/run_data.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 
@@ -32,6 +34,13 @@ void StepOptions::add_to(Arguments app) {
 
 config::Config StepOptions::config() const {
   return run.of_steps("a benchmark makes steps that are thrown away, and has no run");
+}
+
+void StepOptions::check(const Supposed& supposed) const {
+  config::Config training = config();
+  if (!supposed.whole) return;
+  config::resolve(training, supposed.ranks);
+  train::make_trainer_spec(training, train::synthetic_rows(training), supposed.ranks);
 }
 
 Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,

@@ -227,6 +227,18 @@ Arguments CommandLine::root() { return Arguments(*app_, named_command(words_)); 
 
 std::string CommandLine::help() const { return app_->help(); }
 
+namespace {
+
+void require_nothing_of(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) option->required(false);
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    require_nothing_of(*command);
+}
+
+}  // namespace
+
+void CommandLine::require_nothing() { require_nothing_of(*app_); }
+
 std::optional<std::string> CommandLine::parse() {
   require_commands(*app_, words_);
   try {

@@ -138,6 +138,9 @@ class CommandLine {
   Arguments root();
   std::string help() const;
 
+  /// For words of which some may be missing: no option is required.
+  void require_nothing();
+
   /// Reads the words. "help", "help COMMAND" and "version" count as --help and --version: returns
   /// the text that was asked for instead of a command. Throws InputError naming a command or an
   /// option that does not exist, and one that is similar, or what is wrong with a value.

@@ -36,13 +36,6 @@ const char* type_name(const config::ConfigKey& key) {
 
 }  // namespace
 
-bool RunOptions::is_other_name(std::string_view name) {
-  return name == "config" || name == "recipe" || name == "help" ||
-         std::ranges::any_of(config::config_keys(), [&](const config::ConfigKey& key) {
-           return !key.other_name.empty() && key.other_name == name;
-         });
-}
-
 void RunOptions::add_to(Arguments app) {
   app_ = app;
   app.allow_unknown();  // config() gives a better hint at what the user may have meant

@@ -23,8 +23,6 @@ class RunOptions {
   /// Throws InputError naming a key on the command line that is about the files, commands or states
   /// of a run, which the command has not: `why`.
   void refuse_those_of_runs(std::string_view why) const;
-  /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
-  static bool is_other_name(std::string_view name);
   /// Defaults, then the recipe, then the file, then the command line. Throws InputError naming
   /// file, line and key.
   config::Config config(config::Config defaults = {}) const;

@@ -73,6 +73,9 @@ struct Questions {
             fmt::format("{}: '{}' is not a number from 0 to 1", option, text));
     return value;
   }
+  void check(const Supposed& supposed) const {
+    if (std::ranges::all_of(paths, supposed.shows)) study::read_samples(paths, read);
+  }
   study::Analysis answer() {
     take_sums(comm.empty() ? comm_files(paths) : comm, analysis);
     return study::analyse(study::read_samples(paths, read), analysis);
@@ -98,7 +101,7 @@ struct ReportOptions : Questions {
   std::vector<std::string> trainings;
   double top1 = 0;
 
-  void take_epochs() {
+  void require_epochs() const {
     require(epochs.empty() || trainings.empty(), "--epochs and --trained exclude each other");
     const auto needs = [](bool holds, const char* option, const char* others) {
       require(holds, fmt::format("{} would have no effect without {}", option, others));
@@ -110,6 +113,10 @@ struct ReportOptions : Questions {
     needs(!analysis.forecast.node_hours || has_epochs, "--node-hours",
           "--imagenet, --trained or --epochs");
     require(trainings.empty() || top1 > 0, "--trained needs --top1, the accuracy that is wanted");
+  }
+
+  void take_epochs() {
+    require_epochs();
     if (!epochs.empty()) analysis.forecast.epochs = study::read_epochs(epochs, goal);
     if (!trainings.empty()) analysis.forecast.epochs = study::epochs_of_runs(trainings, top1 / 100);
   }
@@ -141,10 +148,12 @@ Command add_scaling_fit(Arguments scaling) {
       "fit", "Fit the law of a step's time to measurements, and name those that contradict it");
   options->add_to(app);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) {
+  return {app,
+          [options](Launch&) {
             const study::Analysis analysis = options->answer();
             return say(analysis, options->json, study::fit_text(analysis));
-          }};
+          },
+          [options](const Supposed& supposed) { options->check(supposed); }};
 }
 
 Command add_scaling_predict(Arguments scaling) {
@@ -153,10 +162,12 @@ Command add_scaling_predict(Arguments scaling) {
   options->add_to(app);
   add_sizes(app, options->analysis.forecast);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) {
+  return {app,
+          [options](Launch&) {
             const study::Analysis analysis = options->answer();
             return say(analysis, options->json, study::forecast_text(analysis));
-          }};
+          },
+          [options](const Supposed& supposed) { options->check(supposed); }};
 }
 
 Command add_scaling_report(Arguments scaling) {
@@ -182,13 +193,18 @@ Command add_scaling_report(Arguments scaling) {
       .shows_default();
   app.add("--node-hours", analysis.forecast.node_hours, "the most that a training may cost");
   add_count(app, "--trainings", analysis.trainings, {1, 1000000}, "how many the proposal asks for");
-  return {app, [options](Launch&) {
+  return {app,
+          [options](Launch&) {
             options->take_epochs();
             const study::Analysis found = options->answer();
             write_report_files(options->out, study::make_report(found, options->analysis));
             log::info(fmt::format("{}: report.html report.md report.tex", options->out));
             if (!found.fit) log::warn(found.why_no_fit);
             return status_of(found);
+          },
+          [options](const Supposed& supposed) {
+            if (supposed.whole) options->require_epochs();
+            options->check(supposed);
           }};
 }
 

@@ -1,23 +1,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
-#include <cerrno>
-#include <cstring>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
+#include "app/serving/secrets.hpp"
 #include "app/start/compute.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
-#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/grpc.hpp"
 #include "lockstep/base/http.hpp"
 #include "lockstep/base/log.hpp"
@@ -29,63 +26,6 @@
 
 namespace lockstep::app {
 namespace {
-
-enum class For { owner, all };
-
-/// A small file's text.
-std::string read_secret(const std::filesystem::path& path, For whom) {
-  constexpr std::size_t longest = 1 << 20;
-  const auto file = open_regular(path);
-  require(bool{file}, fmt::format("{}: {}", path.string(), std::strerror(errno)));
-  struct stat facts = {};
-  check(::fstat(file.get(), &facts) == 0, "fstat of an open file");
-  if (whom == For::owner) {
-    require(facts.st_uid == ::geteuid(), fmt::format("{}: belongs to another user", path.string()));
-    require((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0,
-            fmt::format("{0}: is not for its owner alone: chmod 600 {0}", path.string()));
-  }
-  std::string text(longest + 1, '\0');
-  text.resize(read_all(file.get(), text.data(), text.size()));
-  require(text.size() > longest || errno == 0,
-          fmt::format("{}: {}", path.string(), std::strerror(errno)));
-  require(text.size() <= longest,
-          fmt::format("{}: is larger than {} bytes", path.string(), std::size_t{longest}));
-  return text;
-}
-
-std::string read_pem(const std::filesystem::path& path, const char* what, For whom) {
-  std::string text = read_secret(path, whom);
-  const std::size_t begins = text.find("-----BEGIN ");
-  require(
-      begins != text.npos && text.find(what, begins) != text.npos && text.find('\0') == text.npos,
-      fmt::format("{}: holds no {} in the form PEM", path.string(), what));
-  return text;
-}
-
-/// The secret in a file's first line. Throws InputError naming the file when others than its owner
-/// may read it or may write to it, when it is not this user's, or holds fewer than 16 letters.
-std::string read_token(const std::filesystem::path& path) {
-  constexpr std::size_t shortest = 16;
-  std::string token = read_secret(path, For::owner);
-  token.resize(std::min(token.find_first_of("\r\n"), token.size()));
-  const bool printable =
-      std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c <= '~'; });
-  require(token.size() >= shortest && printable,
-          fmt::format("{}: its first line is not a token of at least {} letters without blanks",
-                      path.string(), shortest));
-  return token;
-}
-
-/// A certificate, with those that signed it, and its private key, in two PEM files. Throws
-/// InputError naming the file when others than its owner may use the key's, when it is not this
-/// user's, or one holds no PEM; naming both when they cannot be used together.
-HttpTls read_tls(const std::filesystem::path& certificate, const std::filesystem::path& key) {
-  HttpTls tls{.certificate = read_pem(certificate, "CERTIFICATE", For::all),
-              .key = read_pem(key, "PRIVATE KEY", For::owner),
-              .files = fmt::format("{} and {}", certificate.string(), key.string())};
-  require_usable(tls);
-  return tls;
-}
 
 std::atomic<bool> g_reload{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch such flags");
@@ -157,6 +97,11 @@ struct ServeOptions {
   }
 };
 
+void require_both(const ServeOptions& options) {
+  require(options.tls_cert.empty() == options.tls_key.empty(),
+          "give --tls-cert and --tls-key together: HTTPS needs both");
+}
+
 bool is_model_name(const std::string& name) {
   const auto fits = [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
@@ -192,8 +137,13 @@ std::string usual_name(const infer::ModelWords& words) {
   return (path / ".").lexically_normal().parent_path().filename().string();
 }
 
+struct NamedModel {
+  std::string name;
+  infer::ModelWords words;
+};
+
 /// The model that the next words are; takes them.
-serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOptions& options) {
+NamedModel take_model(std::vector<std::string>& rest) {
   const std::string text = rest.front();
   rest.erase(rest.begin());
   const std::size_t equals = text.find('=');
@@ -204,7 +154,19 @@ serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOption
   const std::string name = named ? given : usual_name(words);
   require(is_model_name(name),
           fmt::format("{}: cannot be the name of a model: give NAME={}", name, words.text()));
-  return {.name = name,
+  return {name, words};
+}
+
+std::vector<NamedModel> models_of(const ServeOptions& options) {
+  std::vector<NamedModel> models;
+  for (std::vector<std::string> rest = options.models; !rest.empty();)
+    models.push_back(take_model(rest));
+  return models;
+}
+
+serve::ModelSource source_of(const NamedModel& model, const ServeOptions& options) {
+  const infer::ModelWords& words = model.words;
+  return {.name = model.name,
           .text = words.text(),
           .locate =
               [words] {
@@ -272,6 +234,24 @@ void fit_connections(serve::ServeSpec& spec) {
   spec.http.most_connections = fit;
 }
 
+void check_options(const ServeOptions& options, const Supposed& supposed) {
+  for (const NamedModel& model : models_of(options)) {
+    if (!std::ranges::all_of(model.words.files, supposed.shows)) continue;
+    const serve::ModelSource source = source_of(model, options);
+    const serve::ModelSource::Files located = source.locate();
+    for (const auto& file : located) stamp_of(file);
+    source.read(located);
+  }
+  if (!supposed.whole) return;
+  if (options.spec.grpc_port) require_grpc();
+  data::ImageForm form = options.spec.form;
+  settle_form(options.form, form);
+  require_both(options);
+  if (supposed.shows(options.token_file)) read_token(options.token_file);
+  if (supposed.shows(options.tls_cert) && supposed.shows(options.tls_key))
+    read_tls(options.tls_cert, options.tls_key);
+}
+
 int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
   if (asked.spec.grpc_port) require_grpc();
   launch.stay_independent();
@@ -285,12 +265,10 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
       std::max<std::size_t>(std::size_t{1} << 30, 4 * http.most_body_bytes));
   fit_connections(options.spec);
   if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
-  require(options.tls_cert.empty() == options.tls_key.empty(),
-          "give --tls-cert and --tls-key together: HTTPS needs both");
+  require_both(options);
   if (!options.tls_cert.empty()) http.tls = read_tls(options.tls_cert, options.tls_key);
   std::vector<serve::ModelSource> sources;
-  for (std::vector<std::string> rest = options.models; !rest.empty();)
-    sources.push_back(take_source(rest, options));
+  for (const NamedModel& model : models_of(options)) sources.push_back(source_of(model, options));
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
@@ -324,7 +302,8 @@ Command add_serve(Arguments root) {
       "over gRPC. SIGTERM ends it when all is answered; SIGHUP or a changed file loads a model "
       "again");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return serve_until_stopped(launch, *options); }};
+  return {app, [options](Launch& launch) { return serve_until_stopped(launch, *options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

@@ -85,6 +85,14 @@ class TrainingRows {
   std::optional<data::Batch> lent_;
 };
 
+void check_options(const AverageOptions& options, const Supposed& supposed) {
+  std::vector<std::string> paths;
+  for (const std::string& path : options.checkpoints)
+    if (supposed.shows(path)) paths.push_back(train::choose_checkpoint(path));
+  if (!paths.empty()) mean_of(paths);
+  if (supposed.shows(options.data)) train::require_files(options.data, train::PackedPart::training);
+}
+
 int average(Launch& launch, const AverageOptions& asked) {
   launch.independent = true;
   AverageOptions options = asked;
@@ -153,9 +161,11 @@ Command add_average(Arguments root) {
       .one_of({"auto", "cpu", "cuda"})
       .shows_default();
   app.add_flag("--force", options->force, "write over a file that is there");
-  return {app, [options](Launch& launch) {
+  return {app,
+          [options](Launch& launch) {
             return leave_to_rank_0(launch) ? status_done : average(launch, *options);
-          }};
+          },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

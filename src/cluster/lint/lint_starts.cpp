@@ -121,15 +121,6 @@ std::vector<std::string> with_arguments(const std::vector<std::string>& words,
 
 namespace {
 
-/// How many tasks the job has, if the script says that.
-std::optional<long> tasks_of(const BatchScript& script) {
-  if (const auto given = script.number("ntasks")) return given;
-  const auto nodes = script.directive("nodes") ? script.number("nodes") : 1;
-  const auto each = script.directive("ntasks-per-node") ? script.number("ntasks-per-node") : 1;
-  if (!nodes || !each || script.directive("ntasks")) return std::nullopt;
-  return *nodes * *each;
-}
-
 /// Whether the job may have more than one node.
 bool many_nodes(const BatchScript& script) {
   return script.directive("nodes") && script.number("nodes") != 1;
@@ -145,7 +136,8 @@ void lint_workers(const RankStart& start, Findings& findings) {
 
 void lint_srun(const BatchScript& script, const RankStart& start, Findings& findings) {
   const Setting* cpus = script.directive("cpus-per-task");
-  if (cpus && !start.has("cpus-per-task") && !script.sets("SRUN_CPUS_PER_TASK"))
+  if (cpus && cpus->value != "1" && !start.has("cpus-per-task") &&
+      !script.sets("SRUN_CPUS_PER_TASK"))
     findings.error(start.line, "cpus",
                    fmt::format("srun takes no --cpus-per-task from the job since Slurm 22.05: the "
                                "{} in line {} becomes 1. Write srun "
@@ -191,7 +183,7 @@ void lint_mpirun(const BatchScript& script, const RankStart& start, Findings& fi
 void lint_counts(const BatchScript& script, const RankStart& start, Findings& findings) {
   const auto given = start.options.find("ntasks");
   if (given == start.options.end()) return;
-  const auto ranks = whole_number<long>(given->second), tasks = tasks_of(script);
+  const auto ranks = whole_number<long>(given->second), tasks = script.tasks();
   if (!ranks || !tasks || *ranks == *tasks) return;
   const char* who = start.starter == Starter::srun ? "srun" : "mpirun";
   if (*ranks > *tasks)
@@ -229,7 +221,7 @@ void lint_resuming(const BatchScript& script, const RankStart& start, Findings& 
 
 /// A lockstep started without srun or mpirun is one rank, however many tasks the job has.
 void lint_alone(const BatchScript& script, Findings& findings) {
-  if (tasks_of(script).value_or(2) < 2) return;
+  if (script.tasks().value_or(2) < 2) return;
   for (const ShellCommand& command : script.commands) {
     const std::size_t at = program_in(command.words);
     if (at + 1 >= command.words.size()) continue;

@@ -1,4 +1,5 @@
 #include "config/key.hpp"
+#include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::config {
 namespace {
@@ -24,7 +25,10 @@ bool is_recompute_auto(const C& c) {
 
 std::vector<ConfigKey> run_keys() {
   return {
-      key("model", &C::model, "resnet20/32/44/56/110 (CIFAR) or resnet18/34/50/101/152 (ImageNet)"),
+      key("model", &C::model,
+          "the network; of 20, 32, 44, 56 and 110 layers for small images (CIFAR), the others for "
+          "large ones (ImageNet)")
+          .one_of(nn::resnet_models(), nn::require_known_model),
       key("epochs", &C::epochs, "epochs to train").within(1, 1 << 24),
       key("batch", &C::batch, "global batch: rows of one step over all ranks (0: 128)")
           .within(0, most_batch_rows),
