@@ -269,27 +269,26 @@ Command add_eval(Arguments root) {
           std::string(infer::several_help) +
               "; `SMALL above auto else LARGE` finds the smallest number by which the validation "
               "set's top-1 is within 0.2 points of LARGE's");
-  app.add("--data", options->data,
-          "a shard or a folder of shards; default: the validation set of the training");
-  app.add("--json", options->json,
-          "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
-          "matrix as its entries above 0: [class, taken for, rows]")
-      .called("FILE");
+  app.add("--data", options->data, "a shard or a folder of shards")
+      .shows("the validation set of the training");
+  add_json_file(
+      app, options->json,
+      "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
+      "matrix as [class, taken for, rows] of each entry above 0");
   add_data_keys(app, options->keys);
   add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
   add_count(app, "--threads", options->threads, threads_or_all,
-            "compute threads of each rank (0: one for each core of its share)");
-  app.add("--deadline-s", options->deadline_s,
+            "compute threads of each rank; auto: one for each core of its share");
+  app.add("--comm.deadline-s,--deadline-s", options->deadline_s,
           "how long a rank waits for the others before the job ends")
       .within(1.0, 1e6)
       .shows_default();
-  app.add("--backend", options->backend, "auto, cpu or cuda")
-      .one_of({"auto", "cpu", "cuda"})
-      .shows_default();
-  app.add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
+  add_backend(app, options->backend);
+  app.add_flag("--comm.share-gpu,--share-gpu", options->share_gpu,
+               "ranks may use one GPU together (for tests)");
   app.add_flag("--ema", options->ema,
                "measure the average of the weights that training kept (optim.ema)");
-  app.add("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
+  add_precision(app, options->precision);
   return {app, [options](Launch& launch) { return evaluate(launch, *options); },
           [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }

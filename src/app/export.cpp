@@ -79,7 +79,7 @@ Command add_export(Arguments root) {
           "the file to write, or several; its name ends in " + model::format_endings())
       .called("FILE")
       .required();
-  app.add_flag("--average,--ema", options->average,
+  app.add_flag("--ema,--average", options->average,
                "the average of the weights that training kept (optim.ema)");
   app.add("--input", options->input,
           ".onnx: the file takes pixels [N, height, width, channels] and normalises them, or takes "

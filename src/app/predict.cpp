@@ -54,35 +54,35 @@ struct PredictOptions {
                 "paths (also .csv), tars, one image")
         .required();
     app.add("--out", spec.out, "folder for predictions.h5; all workers name the same one")
+        .called("FOLDER")
         .required();
     add_count(app, "--top", spec.top, {1, 1000},
               "classes to keep of each row, the likeliest first");
     app.add_flag("--logits", spec.logits, "also keep the outputs for all classes");
     app.add_flag("--features", features, "also keep what the network's last layer reads");
     app.add_flag("--csv", spec.csv, "also write predictions.csv");
-    app.add_flag("--unlabelled", unlabelled,
-                 "the labels in the data mean nothing: do not use them");
-    app.add_flag("--skip-bad", spec.skip_unread,
-                 "a row that cannot be read gets no class; default: it is an error");
+    app.add_flag("--unlabelled", unlabelled, "do not use the labels: they mean nothing");
+    app.add_flag("--skip-bad", spec.skip_unread, "a row that cannot be read gets no class");
     app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
-    app.add("--precision", precision, "fp32, bf16, ... (default: as trained)");
-    app.add("--from", source.kind, "kind of data (default: detected)")
-        .one_of({"shards", "classes", "list", "tar"});
-    app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
+    add_precision(app, precision);
+    app.add("--from", source.kind, "kind of data")
+        .one_of({"shards", "classes", "list", "tar"})
+        .shows("detected");
+    app.add("--root", source.root, "what a list's paths are relative to")
+        .called("FOLDER")
+        .shows("its folder");
     app.add("--class-names", source.class_names,
             "file with a name in each line: of classes 0, 1, ... of a list");
     add_data_keys(app, keys);
     add_form_options(app, given_form, form);
     add_count(app, "--batch", spec.batch, a_batch, "rows that are computed together");
     add_count(app, "--piece-rows", spec.piece_rows, {1, 1'000'000'000},
-              "rows that a worker takes at a time, in whole batches (default: 4096, or fewer of a "
-              "small data set)");
+              "rows that a worker takes at a time, in whole batches")
+        .shows("4096, or fewer of a small data set");
     add_count(app, "--threads", threads, threads_or_all,
-              "compute threads of each worker (0: one for each core of its share)");
-    app.add("--backend", backend, "auto, cpu or cuda")
-        .one_of({"auto", "cpu", "cuda"})
-        .shows_default();
-    app.add_flag("--share-gpu", share_gpu, "workers may use one GPU together (for tests)");
+              "compute threads of each worker; auto: one for each core of its share");
+    add_backend(app, backend);
+    app.add_flag("--comm.share-gpu,--share-gpu", share_gpu, "workers may use one GPU together");
     app.add("--margin-s", margin_s, "stop that long before the time limit of a Slurm job")
         .within(0.0, 1e6)
         .shows_default();

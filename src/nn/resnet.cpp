@@ -187,15 +187,11 @@ ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t
   return spec;
 }
 
-void require_known_model(const std::string& model) {
-  require(find_family(model) != families().end(),
-          fmt::format("model \"{}\" is not known{} (the models are {})", model,
-                      did_you_mean(model, resnet_models()), join(resnet_models(), ", ")));
-}
-
 Network resnet(const ResNetSpec& spec) {
-  require_known_model(spec.model);
   const auto found = find_family(spec.model);
+  require(found != families().end(),
+          fmt::format("model \"{}\" is not known{} (the models are {})", spec.model,
+                      did_you_mean(spec.model, resnet_models()), join(resnet_models(), ", ")));
   require(spec.classes >= 2, fmt::format("{}: a classifier needs 2 classes or more, not {}",
                                          spec.model, spec.classes));
   return Builder(spec, *found).build();

@@ -30,9 +30,6 @@ std::vector<std::string> resnet_models();
 /// 224 and 1000 (ImageNet). `image` and `classes` override this unless they are 0.
 ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes);
 
-/// Throws InputError for an unknown model, listing the known ones.
-void require_known_model(const std::string& model);
-
 /// Builds the network. Throws InputError for an unknown model (listing the known ones), an image
 /// too small for the model's strides, or option A in the ImageNet family's bottlenecks.
 Network resnet(const ResNetSpec& spec);

@@ -29,7 +29,7 @@ void StepOptions::add_to(Arguments app) {
   run.add_to(app);
   add_count(app, "--steps", steps, {1, 1'000'000}, "steps to measure");
   add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before those");
-  app.add("--json", json, "write the figures to this file");
+  add_json_file(app, json, "write the figures to this file");
 }
 
 config::Config StepOptions::config() const {

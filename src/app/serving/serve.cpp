@@ -9,6 +9,7 @@
 
 #include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/serving/secrets.hpp"
 #include "app/start/compute.hpp"
@@ -47,30 +48,34 @@ struct ServeOptions {
             "After NAME= " +
                 std::string(infer::several_help))
         .required();
-    add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
-    add_count(app, "--grpc-port", spec.grpc_port, {0, 65535},
-              "TCP port for gRPC, too (built with make GRPC=1); 0: any free one");
-    app.add("--host", spec.http.host, "address to listen on, in numbers; 0.0.0.0: all of IPv4")
+    add_count(app, "--port", spec.http.port, {0, 65535, true},
+              "TCP port to listen on; auto: any free one");
+    add_count(app, "--grpc-port", spec.grpc_port, {0, 65535, true},
+              "TCP port for gRPC, too (built with make GRPC=1); auto: any free one");
+    app.add("--host", spec.http.host,
+            "address to listen on, in numbers, such as 0.0.0.0 for all of IPv4")
         .shows_default();
-    app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead");
+    app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead")
+        .called("FILE");
     app.add("--token-file", token_file,
-            "file with a secret, for its owner alone: requests need 'Authorization: Bearer ...'");
+            "file with a secret, for its owner alone: requests need 'Authorization: Bearer ...'")
+        .called("FILE");
     app.add("--tls-cert", tls_cert,
-            "PEM file of a certificate, and of those that signed it: HTTPS in place of HTTP");
-    app.add("--tls-key", tls_key, "PEM file of its private key, for its owner alone");
+            "PEM file of a certificate, and of those that signed it: HTTPS in place of HTTP")
+        .called("FILE");
+    app.add("--tls-key", tls_key, "PEM file of its private key, for its owner alone")
+        .called("FILE");
     add_count(app, "--batch", batch, {1, 4096}, "images that are computed together, at most");
     add_count(app, "--queue", spec.waiting_rows, {1, 1 << 20},
               "images that may wait for a model; then clients get 503");
     add_limits(app);
     app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
-    app.add("--precision", precision, "fp32, bf16, ... (default: as trained)");
+    add_precision(app, precision);
     add_form_options(app, form, spec.form);
     add_count(app, "--threads", threads, threads_or_all,
-              "compute threads (0: one for each core of its share)");
-    app.add("--backend", backend, "auto, cpu or cuda")
-        .one_of({"auto", "cpu", "cuda"})
-        .shows_default();
-    app.add_flag("--share-gpu", share_gpu, "other processes may use the GPU, too");
+              "compute threads; auto: one for each core of its share");
+    add_backend(app, backend);
+    app.add_flag("--comm.share-gpu,--share-gpu", share_gpu, "other processes may use the GPU, too");
   }
 
   void add_limits(Arguments app) {

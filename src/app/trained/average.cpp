@@ -153,13 +153,12 @@ Command add_average(Arguments root) {
   app.add("--out", options->out, "the checkpoint to write").called("FILE").required();
   add_count(app, "--batches", options->batches, {1, 1 << 24},
             "batches of training rows that the statistics are taken from, at most an epoch");
-  add_count(app, "--batch", options->batch, {0, 1 << 20},
-            "rows of such a batch (0: as many as a rank had at once in the first one's training)");
+  add_count(
+      app, "--batch", options->batch, {0, 1 << 20, true},
+      "rows of such a batch; auto: as many as a rank had at once in the first one's training");
   add_count(app, "--threads", options->threads, threads_or_all,
-            "compute threads (0: one for each core)");
-  app.add("--backend", options->backend, "auto, cpu or cuda")
-      .one_of({"auto", "cpu", "cuda"})
-      .shows_default();
+            "compute threads; auto: one for each core");
+  add_backend(app, options->backend);
   app.add_flag("--force", options->force, "write over a file that is there");
   return {app,
           [options](Launch& launch) {

@@ -98,7 +98,7 @@ Command add_doctor(Arguments root) {
       "run's folder: by that run's records alone, and what its steps would be if one thing were "
       "otherwise");
   app.add("run", options->records, "a run's folder, in place of the options of train");
-  app.add("--json", options->json, "write the findings to this file").called("FILE");
+  add_json_file(app, options->json, "write the findings to this file");
   app.add("--seconds", options->seconds, "of all measurements together")
       .within(10, 3600)
       .shows_default();

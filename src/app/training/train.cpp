@@ -66,7 +66,7 @@ Command add_train(Arguments root) {
   auto dry_run = std::make_shared<bool>(false);
   Arguments app = root.add_command(
       "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
-  options->add_to(app);
+  options->add_to(app, RunOptions::KeysOf::first_help);
   app.add_flag("--dry-run", *dry_run,
                "make some steps, say what memory and time the run would take, and write nothing");
   const auto asked = [options, dry_run] {
@@ -82,7 +82,7 @@ Command add_resume(Arguments root) {
   Arguments app = root.add_command(
       "resume", "Continue a run from its newest checkpoint, with the keys that it had");
   app.add("run", *run, "the run's folder").required();
-  options->add_to(app);
+  options->add_to(app, RunOptions::KeysOf::first_help);
   const auto asked = [options, run] {
     return Asked{.config = options->config_of_run(train::RunDirectory(*run))};
   };
