@@ -98,6 +98,8 @@ struct ShellFunction {
 struct ShellNames {
   std::map<std::string, ShellFunction, std::less<>> functions;
   std::map<std::string, std::vector<std::string>, std::less<>> values;  ///< words of a variable
+  /// Those that are set once, in any case, and written out.
+  std::map<std::string, std::vector<std::string>, std::less<>> fixed;
 
   /// Whether this command is part of a function's body.
   bool in_function(std::size_t command) const;
@@ -107,6 +109,11 @@ ShellNames names_in(const std::vector<ShellCommand>& commands);
 /// The words with a variable in the program's place ($LAUNCH, "${launch[@]}") replaced by its
 /// value, if the script sets it.
 std::vector<std::string> with_launcher(std::vector<std::string> words, const ShellNames& names);
+
+/// The words with a fixed variable's value in its place: $DATA, ${DATA}/train, --out=$RUN,
+/// "${options[@]}".
+std::vector<std::string> with_values(const std::vector<std::string>& words,
+                                     const ShellNames& names);
 
 /// The words with "$@" and the like replaced by `arguments`, and $1 by the first of them.
 std::vector<std::string> with_arguments(const std::vector<std::string>& words,

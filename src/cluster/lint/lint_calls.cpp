@@ -83,7 +83,7 @@ std::vector<Call> calls_of(const BatchScript& script) {
   std::vector<Call> calls;
   const auto add = [&](std::size_t command, std::size_t line, const auto& words,
                        std::optional<int> ranks) {
-    if (auto found = words_of_call(words))
+    if (auto found = words_of_call(with_values(words, script.names)))
       calls.push_back({command, line, {.words = std::move(*found), .ranks = ranks, .shows = {}}});
   };
   for (const RankStart& start : script.starts)
