@@ -197,12 +197,20 @@ Command add_preflight(Arguments root) {
   app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
   add_json_file(app, options->json, "write all of it to this file");
   options->run.add_to(app);
-  return {app, [options](Launch& launch) {
-            if (!options->profile.empty()) return run_preflight(launch, *options);
-            require(!options->layers && !options->run.given(),
-                    "options of a training, and --layers, also need --gpu-profile FILE: without it "
-                    "preflight compares nodes");
-            return run_between_nodes(launch, *options);
+  const auto check = [options](const Supposed&) {
+    const bool of_a_gpu = options->layers || options->run.given();
+    require(!of_a_gpu || !options->profile.empty(),
+            "options of a training, and --layers, also need --gpu-profile FILE: without it "
+            "preflight compares nodes");
+  };
+  return {app,
+          [options, check](Launch& launch) {
+            check({});
+            return options->profile.empty() ? run_between_nodes(launch, *options)
+                                            : run_preflight(launch, *options);
+          },
+          [check](const Supposed& supposed) {
+            if (supposed.whole) check(supposed);
           }};
 }
 

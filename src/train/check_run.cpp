@@ -26,11 +26,14 @@ RunSpec spec_of(const config::Config& config, int ranks) {
   return spec;
 }
 
-void check_folder(const config::Config& config, comm::Control& control) {
+/// Returns what it resumes from.
+std::optional<ResumePoint> check_folder(const config::Config& config, comm::Control& control) {
   const RunDirectory directory(config.out);
   require_makable(config.out);
-  if (find_resume_point(config, directory, control)) return;
-  config.resume == "auto" ? directory.require_unfinished() : directory.require_unused();
+  const std::optional<ResumePoint> resume = find_resume_point(config, directory, control);
+  if (!resume)
+    config.resume == "auto" ? directory.require_unfinished() : directory.require_unused();
+  return resume;
 }
 
 }  // namespace
@@ -40,8 +43,9 @@ void check_run(config::Config config, int ranks,
   comm::ActivityTracker activity;
   comm::LoneControl control(activity);
   const bool resumes = !config.resume.empty();
+  std::optional<ResumePoint> resume;
   if (shows(config.out) && (!resumes || config.resume == "auto" || shows(config.resume)))
-    check_folder(config, control);
+    resume = check_folder(config, control);
   if (!config.clock.profile.empty() && shows(config.clock.profile))
     backend::read_pace(config.clock.profile, config.clock.efficiency);
   if (!config.data.val.empty() && !shows(config.data.val)) config.data.val.clear();
@@ -49,6 +53,14 @@ void check_run(config::Config config, int ranks,
   const RunSpec spec = spec_of(config, ranks);
   const RunData data(spec, control);
   const TrainerSpec trainer = make_trainer_spec(config, data.input(), ranks);
+  if (resume)
+    judge_resume(*resume, config,
+                 {.backend = resume->header.backend,
+                  .build = resume->header.build,
+                  .world = ranks,
+                  .replicas = ranks,
+                  .data = data.input(),
+                  .placement = resume->header.placement});
   if (!config.init.empty() && shows(config.init) && !resumes)
     read_first_weights(config, data.input(), trainer.network);
 }

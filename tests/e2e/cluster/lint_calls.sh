@@ -68,13 +68,16 @@ refused 1 serve runs/a --tls-cert x.pem
 refused 1 pack nosuch --out made
 refused 1 pack data --out made --jpeg --resize 8
 refused 1 scaling run st/nosuch
+refused 1 scaling fit st/nosuch
+refused 1 resume runs/a --optim.rule lamb
+refused 1 preflight --layers
 refused 1 scaling plan --ranks 1,2 --out data --batch 64
 refused 1 simulate --machine nosuch.toml
 refused 1 export runs/nosuch --to x.onnx
 refused 1 why runs/nosuch
 refused 1 bench train --model resnet51
 said=$differs$(diff before <(files) && echo "${#judged} commands")
-[[ $said == '36 commands' && ! -e made && ! -e p ]]
+[[ $said == '39 commands' && ! -e made && ! -e p ]]
 verdict $? 'lint says of each command that lockstep refuses what lockstep says'
 
 # sound RANKS WORD...: lint finds nothing in it.
