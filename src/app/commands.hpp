@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "app/cli/command_line.hpp"
 #include "app/start/launch.hpp"
@@ -26,12 +27,29 @@ constexpr const char* status_help =
     "checkpoint for --resume auto; 4 another rank was lost, or the network or a file system does\n"
     "not answer.\n";
 
+/// What lint knows of the start that it judges.
+struct Supposed {
+  int ranks = 1;
+  /// Whether the job finds at this path what is there now. Others are not looked at.
+  std::function<bool(const std::string& path)> shows;
+  /// False: there may be options that lint does not see, so each of the others is judged alone.
+  bool whole = true;
+};
+
 /// A subcommand: `app` has its options; `run` executes it and returns the exit status. It throws
-/// errors; main prints them and ends the world.
+/// errors; main prints them and ends the world. `check` throws what run() would, where that needs
+/// no device and no other rank; it starts, writes and prints nothing. None: all is in the options.
 struct Command {
   Arguments app;
   std::function<int(Launch&)> run;
+  std::function<void(const Supposed&)> check = {};
 };
+
+/// The check of the one of these that the line names.
+inline void check_given(const std::vector<Command>& commands, const Supposed& supposed) {
+  for (const Command& one : commands)
+    if (one.app.given() && one.check) one.check(supposed);
+}
 
 Command add_train(Arguments root);
 Command add_resume(Arguments root);
@@ -52,6 +70,23 @@ Command add_preflight(Arguments root);
 Command add_lint(Arguments root);
 Command add_scaling(Arguments root);
 Command add_simulate(Arguments root);
+
+/// What a command is for: what it prints, without which it has failed, or files. A training
+/// continues without its log.
+enum class Product { files, text };
+
+struct OwnCommand {
+  Command (*add)(Arguments);
+  Product product;
+};
+inline constexpr OwnCommand all_commands[] = {
+    {add_train, Product::files},   {add_resume, Product::files}, {add_eval, Product::text},
+    {add_predict, Product::files}, {add_serve, Product::files},  {add_export, Product::files},
+    {add_average, Product::files}, {add_pack, Product::files},   {add_topo, Product::text},
+    {add_info, Product::text},     {add_why, Product::text},     {add_report, Product::text},
+    {add_doctor, Product::text},   {add_bench, Product::text},   {add_preflight, Product::text},
+    {add_whoami, Product::text},   {add_lint, Product::text},    {add_scaling, Product::text},
+    {add_simulate, Product::text}};
 
 // Under `lockstep bench`.
 Command add_bench_binding(Arguments bench);

@@ -177,6 +177,32 @@ void require_same_weights(const infer::RunningModel& model, const std::string& w
       fmt::format("{}: the ranks read different checkpoints: the weights' hash is {}", what, who));
 }
 
+/// The rows to evaluate. How the training read its data counts where the options say nothing.
+data::DataSet open_rows(const EvalOptions& options, const infer::MemberModels& members) {
+  config::Config config = train::for_other_data(members.all.front().config, options.data);
+  take_given(options, config);
+  const data::DataSetInfo input = infer::input_of(members, nullptr);
+  data::DataSet rows(options.data, train::external_spec(config, &input));
+  require(rows.external() || options.keys.empty(),
+          fmt::format("--{} would have no effect: {} holds shards",
+                      options.keys.empty() ? "" : options.keys.begin()->first, options.data));
+  return rows;
+}
+
+void check_options(const EvalOptions& asked, const Supposed& supposed) {
+  const infer::ModelWords words = words_of(asked);
+  if (!std::ranges::all_of(words.files, supposed.shows)) return;
+  const std::vector<std::string> files = member_files(words);
+  const bool sees_data = asked.data.empty() || supposed.shows(asked.data);
+  if (!supposed.whole || !sees_data) {
+    infer::read_members(words, files, {.average = asked.ema, .precision = asked.precision});
+    return;
+  }
+  const EvalOptions options = settled(asked, files);
+  const infer::MemberModels members = load_members(options, words, files);
+  evaluator_spec(options, members, open_rows(options, members));
+}
+
 int evaluate(Launch& launch, const EvalOptions& asked) {
   launch.start(asked.deadline_s);
   infer::ModelWords words = words_of(asked);
@@ -189,14 +215,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
     require_report_fits(options.json, read);
   }
   infer::MemberModels members = load_members(options, words, files);
-  // How the training read its data, for whatever the options do not say.
-  config::Config config = train::for_other_data(members.all.front().config, options.data);
-  take_given(options, config);
-  const data::DataSetInfo input = infer::input_of(members, nullptr);
-  const data::DataSet rows(options.data, train::external_spec(config, &input));
-  require(rows.external() || options.keys.empty(),
-          fmt::format("--{} would have no effect: {} holds shards",
-                      options.keys.empty() ? "" : options.keys.begin()->first, options.data));
+  const data::DataSet rows = open_rows(options, members);
   train::require_same_data(rows, "--data", *launch.control);
   train::say_what_is_read(rows, options.data);
   train::EvaluatorSpec spec = evaluator_spec(options, members, rows);
@@ -250,28 +269,28 @@ Command add_eval(Arguments root) {
           std::string(infer::several_help) +
               "; `SMALL above auto else LARGE` finds the smallest number by which the validation "
               "set's top-1 is within 0.2 points of LARGE's");
-  app.add("--data", options->data,
-          "a shard or a folder of shards; default: the validation set of the training");
-  app.add("--json", options->json,
-          "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
-          "matrix as its entries above 0: [class, taken for, rows]")
-      .called("FILE");
+  app.add("--data", options->data, "a shard or a folder of shards")
+      .shows("the validation set of the training");
+  add_json_file(
+      app, options->json,
+      "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
+      "matrix as [class, taken for, rows] of each entry above 0");
   add_data_keys(app, options->keys);
   add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
   add_count(app, "--threads", options->threads, threads_or_all,
-            "compute threads of each rank (0: one for each core of its share)");
-  app.add("--deadline-s", options->deadline_s,
+            "compute threads of each rank; auto: one for each core of its share");
+  app.add("--comm.deadline-s,--deadline-s", options->deadline_s,
           "how long a rank waits for the others before the job ends")
       .within(1.0, 1e6)
       .shows_default();
-  app.add("--backend", options->backend, "auto, cpu or cuda")
-      .one_of({"auto", "cpu", "cuda"})
-      .shows_default();
-  app.add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
+  add_backend(app, options->backend);
+  app.add_flag("--comm.share-gpu,--share-gpu", options->share_gpu,
+               "ranks may use one GPU together (for tests)");
   app.add_flag("--ema", options->ema,
                "measure the average of the weights that training kept (optim.ema)");
-  app.add("--precision", options->precision, "fp32, bf16, ... (default: as trained)");
-  return {app, [options](Launch& launch) { return evaluate(launch, *options); }};
+  add_precision(app, options->precision);
+  return {app, [options](Launch& launch) { return evaluate(launch, *options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

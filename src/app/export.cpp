@@ -27,21 +27,29 @@ struct ExportOptions {
   static constexpr const char* pixels = "pixels";
 };
 
-/// Checks what can be checked before anything is read.
-void require_writable(const ExportOptions& options, const std::filesystem::path& checkpoint) {
-  for (const std::string& path : options.to) {
+void require_fit(const ExportOptions& options) {
+  for (const std::string& path : options.to)
     require(!options.needs_graph() || model::format_of(path).bytes_of_graph != nullptr,
             fmt::format("{}: --fold and --input are for files that hold the network: .onnx", path));
-    require_new_report(path, {checkpoint}, options.force);
-  }
+}
+
+model::Model load(const ExportOptions& options, const std::filesystem::path& checkpoint) {
+  return model::load_any(checkpoint, infer::describe_by_config,
+                         options.average ? backend::Part::average : backend::Part::weights);
+}
+
+void check_options(const ExportOptions& options, const Supposed& supposed) {
+  if (supposed.shows(options.checkpoint))
+    load(options, train::choose_checkpoint(options.checkpoint));
+  if (supposed.whole) require_fit(options);
+  for (const std::string& path : options.to) model::format_of(path);
 }
 
 int export_model(const ExportOptions& options) {
   const std::filesystem::path checkpoint = train::choose_checkpoint(options.checkpoint);
-  require_writable(options, checkpoint);
-  model::Model model =
-      model::load_any(checkpoint, infer::describe_by_config,
-                      options.average ? backend::Part::average : backend::Part::weights);
+  require_fit(options);  // before anything is read
+  for (const std::string& path : options.to) require_new_report(path, {checkpoint}, options.force);
+  model::Model model = load(options, checkpoint);
   infer::keep_settings(model, infer::settings_of(checkpoint.string(), model));
   for (const std::string& path : options.to) {
     const model::Format& format = model::format_of(path);
@@ -70,7 +78,7 @@ Command add_export(Arguments root) {
           "the file to write, or several; its name ends in " + model::format_endings())
       .called("FILE")
       .required();
-  app.add_flag("--average,--ema", options->average,
+  app.add_flag("--ema,--average", options->average,
                "the average of the weights that training kept (optim.ema)");
   app.add("--input", options->input,
           ".onnx: the file takes pixels [N, height, width, channels] and normalises them, or takes "
@@ -80,9 +88,11 @@ Command add_export(Arguments root) {
   app.add_flag("--fold", options->fold,
                ".onnx: make batch norms part of the convolutions before them");
   app.add_flag("--force", options->force, "write over files that are there");
-  return {app, [options](Launch& launch) {
+  return {app,
+          [options](Launch& launch) {
             return launch.leave_to_rank_0() ? status_done : export_model(*options);
-          }};
+          },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

@@ -29,23 +29,6 @@ constexpr const char* out_of_memory = "out of memory";
 constexpr const char* program_version = "lockstep 0.1";
 constexpr const char* help_footer = "lockstep help COMMAND lists a command's options.";
 
-/// What a command is for: what it prints, without which it has failed, or files. A training
-/// continues without its log.
-enum class Product { files, text };
-
-struct Entry {
-  Command (*add)(Arguments);
-  Product product;
-};
-constexpr Entry all_commands[] = {
-    {add_train, Product::files},   {add_resume, Product::files}, {add_eval, Product::text},
-    {add_predict, Product::files}, {add_serve, Product::files},  {add_export, Product::files},
-    {add_average, Product::files}, {add_pack, Product::files},   {add_topo, Product::text},
-    {add_info, Product::text},     {add_why, Product::text},     {add_report, Product::text},
-    {add_doctor, Product::text},   {add_bench, Product::text},   {add_preflight, Product::text},
-    {add_whoami, Product::text},   {add_lint, Product::text},    {add_scaling, Product::text},
-    {add_simulate, Product::text}};
-
 /// What stdout did not take. A reader that has left (`| head`) has what it wanted.
 std::string fault_of_output() {
   const int fault = log::lost_output();

@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
+#include "lockstep/base/files/files.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 
 namespace lockstep::app {
@@ -17,13 +20,22 @@ Command add_pack(Arguments root) {
       "shapes. Under mpirun or srun all ranks share the work; resumes after an interruption");
   const auto options = std::make_shared<PackOptions>();
   add_pack_options(app, *options);
-  return {app, [options](Launch& launch) {
+  return {app,
+          [options](Launch& launch) {
             launch.start(shard_deadline_s);
             train::catch_stop_signals(false);
             const bool finished = pack::run_pack(
                 *launch.control, [&] { return resolve_pack_options(*options); },
                 train::stop_requested);
             return finished ? status_done : status_stopped;
+          },
+          [options](const Supposed& supposed) {
+            const auto unseen = [&](const std::string& path) { return !supposed.shows(path); };
+            if (!supposed.whole || std::ranges::any_of(options->sources, unseen) ||
+                std::ranges::any_of(options->validation_sources, unseen))
+              return;
+            const pack::PackRequest request = resolve_pack_options(*options);
+            if (supposed.shows(request.out.string())) require_makable(request.out);
           }};
 }
 

@@ -54,35 +54,35 @@ struct PredictOptions {
                 "paths (also .csv), tars, one image")
         .required();
     app.add("--out", spec.out, "folder for predictions.h5; all workers name the same one")
+        .called("FOLDER")
         .required();
     add_count(app, "--top", spec.top, {1, 1000},
               "classes to keep of each row, the likeliest first");
     app.add_flag("--logits", spec.logits, "also keep the outputs for all classes");
     app.add_flag("--features", features, "also keep what the network's last layer reads");
     app.add_flag("--csv", spec.csv, "also write predictions.csv");
-    app.add_flag("--unlabelled", unlabelled,
-                 "the labels in the data mean nothing: do not use them");
-    app.add_flag("--skip-bad", spec.skip_unread,
-                 "a row that cannot be read gets no class; default: it is an error");
+    app.add_flag("--unlabelled", unlabelled, "do not use the labels: they mean nothing");
+    app.add_flag("--skip-bad", spec.skip_unread, "a row that cannot be read gets no class");
     app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
-    app.add("--precision", precision, "fp32, bf16, ... (default: as trained)");
-    app.add("--from", source.kind, "kind of data (default: detected)")
-        .one_of({"shards", "classes", "list", "tar"});
-    app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
+    add_precision(app, precision);
+    app.add("--from", source.kind, "kind of data")
+        .one_of({"shards", "classes", "list", "tar"})
+        .shows("detected");
+    app.add("--root", source.root, "what a list's paths are relative to")
+        .called("FOLDER")
+        .shows("its folder");
     app.add("--class-names", source.class_names,
             "file with a name in each line: of classes 0, 1, ... of a list");
     add_data_keys(app, keys);
     add_form_options(app, given_form, form);
     add_count(app, "--batch", spec.batch, a_batch, "rows that are computed together");
     add_count(app, "--piece-rows", spec.piece_rows, {1, 1'000'000'000},
-              "rows that a worker takes at a time, in whole batches (default: 4096, or fewer of a "
-              "small data set)");
+              "rows that a worker takes at a time, in whole batches")
+        .shows("4096, or fewer of a small data set");
     add_count(app, "--threads", threads, threads_or_all,
-              "compute threads of each worker (0: one for each core of its share)");
-    app.add("--backend", backend, "auto, cpu or cuda")
-        .one_of({"auto", "cpu", "cuda"})
-        .shows_default();
-    app.add_flag("--share-gpu", share_gpu, "workers may use one GPU together (for tests)");
+              "compute threads of each worker; auto: one for each core of its share");
+    add_backend(app, backend);
+    app.add_flag("--comm.share-gpu,--share-gpu", share_gpu, "workers may use one GPU together");
     app.add("--margin-s", margin_s, "stop that long before the time limit of a Slurm job")
         .within(0.0, 1e6)
         .shows_default();
@@ -241,9 +241,9 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
   return serve::packed_rows(std::move(rows), augment, !options.unlabelled);
 }
 
-std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
-                                              const infer::MemberModels& members) {
-  pack::SourceSpec& source = options.source;
+/// Throws InputError where these are no images that can be predicted.
+void require_images(const PredictOptions& options) {
+  const pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
   for (const std::filesystem::path& file : source.files) require_apart(options, file);
   require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
@@ -255,6 +255,13 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
   require(options.keys.empty(),
           fmt::format("{}: holds images in files, for which --{} would have no effect", first,
                       options.keys.empty() ? "" : options.keys.begin()->first));
+}
+
+std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
+                                              const infer::MemberModels& members) {
+  pack::SourceSpec& source = options.source;
+  const std::string first = source.files.front().string();
+  require_images(options);
   source.labelled = !options.unlabelled && !pack::is_image_file(source.files.front());
   std::string name = fmt::format("{} {} {} {}", source.kind, source.labelled, source.root.string(),
                                  source.class_names.string());
@@ -275,16 +282,20 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
                             .stale_s = options.spec.stale_s});
 }
 
-/// Opens what is to be predicted, and settles the options that depend on it.
-std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
-                                            const infer::MemberModels& members) {
+/// Settles the options that depend on what is to be predicted.
+void settle_source(PredictOptions& options) {
   pack::SourceSpec& source = options.source;
   settle_form(options.given_form, options.form);
   source.files = pack::expand_patterns(options.data);
   if (source.kind.empty())
     source.kind =
         pack::is_image_file(source.files[0]) ? "classes" : pack::guess_source(source.files[0]);
-  if (source.kind == "shards") return open_packed(options, members);
+}
+
+std::unique_ptr<serve::InputRows> open_rows(PredictOptions& options,
+                                            const infer::MemberModels& members) {
+  settle_source(options);
+  if (options.source.kind == "shards") return open_packed(options, members);
   return open_images(options, members);
 }
 
@@ -296,6 +307,19 @@ infer::ModelWords take_words(PredictOptions& options) {
   require(!options.features || !words.is_several(),
           fmt::format("{}: --features are what one network's last layer reads", words.text()));
   return words;
+}
+
+void check_options(PredictOptions options, const Supposed& supposed) {
+  if (!supposed.whole) return;
+  const infer::ModelWords words = take_words(options);
+  if (!std::ranges::all_of(words.files, supposed.shows)) return;
+  infer::MemberModels members = infer::read_members(
+      words, member_files(words), {.average = options.ema, .precision = options.precision});
+  infer::require_normalised(members);
+  if (supposed.shows(options.spec.out.string())) require_makable(options.spec.out);
+  if (!std::ranges::all_of(options.data, supposed.shows)) return;
+  settle_source(options);
+  options.source.kind == "shards" ? (void)open_packed(options, members) : require_images(options);
 }
 
 int predict(Launch& launch, const PredictOptions& asked) {
@@ -328,7 +352,8 @@ Command add_predict(Arguments root) {
       "Predict a whole data set by any number of processes that share a folder: each takes pieces "
       "of it, may be killed or started at any time, and each row is in the result once");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return predict(launch, *options); }};
+  return {app, [options](Launch& launch) { return predict(launch, *options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

@@ -188,19 +188,28 @@ Command add_preflight(Arguments root) {
                        "different. With --gpu-profile: predict what a GPU would do that is not in "
                        "this machine (engines, memory, shortest step), with the options of train");
   app.add("--gpu-profile", options->profile,
-          "description of the GPU: jobs/gpus/h200.json, for example");
-  app.add("--directory", options->directory,
-          "between nodes: where each writes a file of 16 MB (default: here)")
-      .called("DIR");
+          "description of the GPU: jobs/gpus/h200.json, for example")
+      .called("FILE");
+  app.add("--directory", options->directory, "between nodes: where each writes a file of 16 MB")
+      .called("FOLDER")
+      .shows("here");
   app.add_flag("--layers", options->layers, "list every convolution and every step of the tape");
-  app.add("--json", options->json, "write all of it to this file").called("FILE");
+  add_json_file(app, options->json, "write all of it to this file");
   options->run.add_to(app);
-  return {app, [options](Launch& launch) {
-            if (!options->profile.empty()) return run_preflight(launch, *options);
-            require(!options->layers && !options->run.given(),
-                    "options of a training, and --layers, also need --gpu-profile FILE: without it "
-                    "preflight compares nodes");
-            return run_between_nodes(launch, *options);
+  const auto check = [options](const Supposed&) {
+    const bool of_a_gpu = options->layers || options->run.given();
+    require(!of_a_gpu || !options->profile.empty(),
+            "options of a training, and --layers, also need --gpu-profile FILE: without it "
+            "preflight compares nodes");
+  };
+  return {app,
+          [options, check](Launch& launch) {
+            check({});
+            return options->profile.empty() ? run_between_nodes(launch, *options)
+                                            : run_preflight(launch, *options);
+          },
+          [check](const Supposed& supposed) {
+            if (supposed.whole) check(supposed);
           }};
 }
 

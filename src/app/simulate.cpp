@@ -210,10 +210,11 @@ Command add_simulate(Arguments root) {
   app.add("--machine", options->machine, "description of the machine: jobs/machines/*.toml")
       .required()
       .called("FILE");
-  app.add("--ranks", options->ranks, "numbers of ranks (default: 1, a node, ... up to 10,000)")
-      .called("N,N,...");
-  add_count(app, "--per-node", options->per_node, {0, 4096},
-            "ranks of each node (0: the machine's devices)");
+  app.add("--ranks", options->ranks, "numbers of ranks")
+      .called("N,N,...")
+      .shows("1, a node, ... up to 10,000");
+  add_count(app, "--per-node", options->per_node, {0, 4096, true},
+            "ranks of each node; auto: the machine's devices");
   app.add("--power-sgd-gb-s", options->power_sgd_gb_s,
           "10^9 bytes of gradients that a rank makes products of in a second")
       .within(0.001, 1e6)
@@ -232,10 +233,18 @@ Command add_simulate(Arguments root) {
   app.add("--hwloc", options->hwloc,
           "also show the paths inside a node that this describes (lstopo --of xml)")
       .called("FILE");
-  app.add_flag("--buckets", options->buckets, "list the buckets of the last line's step");
-  app.add("--json", options->json, "write all of it to this file").called("FILE");
+  app.add_flag("--list-buckets,--buckets", options->buckets,
+               "list the buckets of the last line's step");
+  add_json_file(app, options->json, "write all of it to this file");
   options->run.add_to(app);
-  return {app, [options, app](Launch& launch) { return run(launch, app, *options); }};
+  return {app, [options, app](Launch& launch) { return run(launch, app, *options); },
+          [options, app](const Supposed& supposed) {
+            for (const std::string& file : {options->machine, options->tape, options->comm})
+              if (!supposed.whole || (!file.empty() && !supposed.shows(file)))
+                return (void)options->run.config();
+            const Simulation all(*options);
+            require_effects(app, *options, all.training);
+          }};
 }
 
 }  // namespace lockstep::app

@@ -252,13 +252,14 @@ Command add_topo(Arguments root) {
       "Show what this machine is and where each rank runs. Started by mpirun or srun, every rank "
       "binds itself and reads the binding back: PASS or FAIL; exit status 1 when one fails.");
   app.add("--hwloc", options->hwloc,
-          "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound");
+          "plan for the machine in this file (lstopo --of xml FILE.xml); nothing is bound")
+      .called("FILE");
   add_count(app, "--ranks-per-node", options->ranks_per_node, {1, 1024},
-            "plan for this many ranks without starting them (default with --hwloc: one for each "
-            "GPU, else for each NUMA node)");
-  app.add("--hide-cpus", options->hide_cpus, "plan as if a cgroup hid these CPUs (0-3,8)");
+            "plan for this many ranks without starting them")
+      .shows("with --hwloc: one for each GPU, else for each NUMA node");
+  app.add("--hide-cpus", options->hide_cpus, "plan as if a cgroup hid these CPUs, such as 0-3,8");
   add_count(app, "--threads", options->threads, threads_or_all,
-            "compute threads of a rank (0: one for each core of its share)");
+            "compute threads of a rank; auto: one for each core of its share");
   app.add_flag("--json", options->json, "print JSON");
   return {app, [options](Launch& launch) {
             const bool only_plan = options->hwloc || options->ranks_per_node > 0;

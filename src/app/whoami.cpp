@@ -145,8 +145,10 @@ Command add_whoami(Arguments root) {
       "Show who each rank is: what the launcher's variables and MPI say, what is used, what is "
       "ignored and why. Exit status 2 when they contradict each other, with the line to change.");
   app.add_flag("--json", options->json, "print JSON");
-  app.add("--deadline-s", options->deadline_s, "how long to wait for the other ranks")
-      .within(1.0, 1e6);
+  app.add("--comm.deadline-s,--deadline-s", options->deadline_s,
+          "how long to wait for the other ranks")
+      .within(1.0, 1e6)
+      .shows_default();
   return {app,
           [options](Launch& launch) { return run(launch, options->json, options->deadline_s); }};
 }

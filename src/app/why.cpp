@@ -51,7 +51,10 @@ Command add_why(Arguments root) {
       "why", "Say how a run ended, from its folder (and Slurm's accounting), and what to do now");
   app.add("run", options->path, "the run's folder").required();
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch& launch) { return run(launch, options->path, options->json); }};
+  return {app, [options](Launch& launch) { return run(launch, options->path, options->json); },
+          [options](const Supposed& supposed) {
+            if (supposed.shows(options->path)) study::read_end_evidence(options->path);
+          }};
 }
 
 }  // namespace lockstep::app

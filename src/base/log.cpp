@@ -19,6 +19,7 @@ namespace {
 std::atomic<int> g_rank{0};
 std::atomic<int> g_world{1};
 std::atomic<bool> g_redraw{true}, g_colours{false};
+std::atomic<int> g_silences{0};
 
 // The state of the terminal's last line, so that other lines do not follow a progress line on it.
 struct ProgressLine {
@@ -50,6 +51,7 @@ void write_all(int file, std::string_view text) {
 }
 
 void say(int file, std::string_view kind, std::string_view line, bool lines = false) {
+  if (g_silences > 0) return;
   ProgressLine& bar = progress_line();
   const std::lock_guard lock(bar.mutex);
   if (bar.drawn) write_all(STDOUT_FILENO, "\r\x1b[K");
@@ -67,6 +69,9 @@ bool can_redraw() {
 }
 
 }  // namespace
+
+Silence::Silence() { ++g_silences; }
+Silence::~Silence() { --g_silences; }
 
 void set_terminal(bool redraw, bool with_colours) {
   g_redraw = redraw;

@@ -94,14 +94,16 @@ std::string show_key(const T& value) {
 class KeyEntry {
  public:
   explicit KeyEntry(ConfigKey key) : key_(std::move(key)) {}
-  operator ConfigKey() &&;  // NOLINT(google-explicit-constructor): a list of entries becomes one of
-                            // keys
+  // NOLINTNEXTLINE(google-explicit-constructor): a list of entries becomes one of keys
+  operator ConfigKey() && { return std::move(key_); }
 
   KeyEntry&& within(double low, double high) &&;
   KeyEntry&& at_least(double low) &&;
   /// From 0 to the value of another key.
   KeyEntry&& up_to(std::string other) &&;
-  /// 0 is valid, too, and turns the key off.
+  /// A text that is one of these.
+  KeyEntry&& one_of(std::vector<std::string> choices) &&;
+  /// 0 is valid, too.
   KeyEntry&& or_zero() &&;
   /// "auto" means 0.
   KeyEntry&& or_auto() &&;
@@ -116,6 +118,8 @@ class KeyEntry {
   KeyEntry&& of_pace() && { return std::move(*this).is(&ConfigKey::of_pace); }
   KeyEntry&& of_a_run() && { return std::move(*this).is(&ConfigKey::of_a_run); }
   KeyEntry&& names_input() && { return std::move(*this).is(&ConfigKey::names_input); }
+  KeyEntry&& usual() && { return std::move(*this).is(&ConfigKey::is_usual); }
+  KeyEntry&& if_empty(std::string meaning) &&;
   KeyEntry&& other_name(std::string name) &&;
   /// The key does not change results: a resume may change it freely.
   KeyEntry&& bookkeeping() && { return std::move(*this).is(&ConfigKey::changes_results, false); }

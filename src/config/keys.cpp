@@ -6,17 +6,6 @@
 #include "config/key.hpp"
 
 namespace lockstep::config {
-namespace {
-
-/// "0 to 64", "at least 1", "0 or 0.01 to 100".
-std::string describe(const KeyRange& range) {
-  if (range.high_key.empty() && !std::isfinite(range.high))
-    return fmt::format("at least {}", range.low);
-  const std::string high = range.high_key.empty() ? fmt::format("{}", range.high) : range.high_key;
-  return fmt::format("{}{} to {}", range.or_zero ? "0 or " : "", range.low, high);
-}
-
-}  // namespace
 
 void parse_key(const std::string& text, const std::string& key, bool& value) {
   require(text == "true" || text == "false",
@@ -35,11 +24,38 @@ void parse_key(const std::string& text, const std::string& key, std::vector<std:
   }
 }
 
-KeyEntry::operator ConfigKey() && {
-  // Those of a switch are in the place of its value.
-  if (!key_.choices.empty() && !key_.is_switch) key_.help += ": " + join(key_.choices, ", ");
-  if (key_.range) key_.help += " [" + describe(*key_.range) + "]";
-  return std::move(key_);
+std::string ConfigKey::values() const {
+  if (is_switch) return "true|false|auto";
+  if (!choices.empty()) return join(choices, "|");
+  if (is_size) return "SIZE";
+  switch (kind) {
+    case TomlKind::number:
+      return "NUMBER";
+    case TomlKind::boolean:
+      return "true|false";
+    case TomlKind::list:
+      return "N,N,...";
+    default:
+      return "TEXT";
+  }
+}
+
+std::string ConfigKey::range_text() const {
+  if (kind != TomlKind::number) return "";
+  KeyRange numbers = range.value_or(KeyRange{});
+  if (has_auto && numbers.low == 0) numbers.low = 1;
+  std::string text = has_auto ? "auto, or " : numbers.or_zero ? "0, or " : "";
+  if (numbers.high_key.empty() && !std::isfinite(numbers.high))
+    return text + fmt::format("at least {}", numbers.low);
+  return text +
+         fmt::format("{} to {}", numbers.low,
+                     numbers.high_key.empty() ? fmt::format("{}", numbers.high) : numbers.high_key);
+}
+
+std::string ConfigKey::usual_value() const {
+  const std::string value = get({});
+  if (has_auto && value == "0") return "auto";
+  return value.empty() ? if_empty : value;
 }
 
 KeyEntry&& KeyEntry::within(double low, double high) && {
@@ -54,6 +70,16 @@ KeyEntry&& KeyEntry::at_least(double low) && {
 
 KeyEntry&& KeyEntry::up_to(std::string other) && {
   key_.range.emplace().high_key = std::move(other);
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::one_of(std::vector<std::string> choices) && {
+  key_.set = [set = key_.set, name = key_.name, choices](Config& config, const std::string& text) {
+    if (std::find(choices.begin(), choices.end(), text) == choices.end())
+      throw unknown_choice(text, name, choices);
+    set(config, text);
+  };
+  key_.choices = std::move(choices);
   return std::move(*this);
 }
 
@@ -90,6 +116,11 @@ KeyEntry&& KeyEntry::needs(std::string other, std::function<bool(const Config&)>
 
 KeyEntry&& KeyEntry::is(bool ConfigKey::*property, bool value) && {
   key_.*property = value;
+  return std::move(*this);
+}
+
+KeyEntry&& KeyEntry::if_empty(std::string meaning) && {
+  key_.if_empty = std::move(meaning);
   return std::move(*this);
 }
 

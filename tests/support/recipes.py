@@ -65,7 +65,7 @@ def judge(value, kind, where):
 
 
 def options_of(command):
-    said = subprocess.run([os.environ["LOCKSTEP"], command, "--help"], capture_output=True, text=True).stdout
+    said = subprocess.run([os.environ["LOCKSTEP"], command, "--help", "all"], capture_output=True, text=True).stdout
     return set(re.findall(r"--[a-z0-9.-]+", said))
 
 

@@ -17,6 +17,14 @@ int rank();
 void info(std::string_view line);
 /// The same for several lines: a table, JSON, a page. Names in it are made one_line() before.
 void text(std::string_view lines);
+/// While one lives, nothing is printed: what a command would say is not what was asked for.
+class Silence {
+ public:
+  Silence();
+  ~Silence();
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+};
 /// The errno of the first line that stdout did not take; 0: it took all, or its reader has left.
 int lost_output();
 void warn(std::string_view line);

@@ -31,13 +31,15 @@ struct KeyNeed {
 struct ConfigKey {
   std::string name;  ///< "optim.lr"
   TomlKind kind = TomlKind::text;
-  std::string help;  ///< ends with the range or the choices, but those of a switch
+  std::string help;      ///< without the range, the choices and the default
+  std::string if_empty;  ///< what counts where a text is empty; empty: nothing
   std::optional<KeyRange> range;
   std::vector<std::string> choices;  ///< empty: any text
   std::optional<KeyNeed> need;
   bool changes_results = true;  ///< resuming with another value changes the bits
   bool is_size = false;         ///< a number that may also be a text such as "4GB"
-  bool has_auto = false;        ///< takes "auto", too, as a text
+  bool has_auto = false;        ///< 0 is "auto", which it takes, too
+  bool is_usual = false;        ///< among those that most trainings need: help begins with them
   bool is_switch = false;       ///< "auto", or true or false as a boolean key takes them
   bool for_external = false;    ///< about reading a file that is not a shard
   bool of_a_node = false;       ///< where a node has its data, or how it reads: nodes may differ
@@ -49,6 +51,9 @@ struct ConfigKey {
   /// Throws InputError naming the key, the value and what was expected.
   std::function<void(Config&, const std::string& value)> set;
   std::function<std::string(const Config&)> get;  ///< in the form that set() takes
+  std::string values() const;       ///< in help: "true|false", "auto|cpu|cuda", "NUMBER"
+  std::string range_text() const;   ///< "auto, or 1 to 64"; empty: it has no numbers
+  std::string usual_value() const;  ///< its default, "auto" for 0 where it means that
   /// On a command line the name alone means true.
   bool takes_no_value() const { return is_switch || kind == TomlKind::boolean; }
 };

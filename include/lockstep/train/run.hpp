@@ -65,6 +65,16 @@ struct RunSpec {
   observe::TraceClock trace_clock = observe::steady_clock_us;  ///< tests have others
 };
 
+/// Judges a training as run_training() does before it writes, for what needs no device and no other
+/// rank: its data, network, weights and folders. `shows`: whether the file or folder of this name
+/// counts; nothing is read of others. Writes nothing. Throws InputError as run_training() does.
+/// `config`: resolved for that many ranks.
+void check_run(config::Config config, int ranks,
+               const std::function<bool(const std::string& path)>& shows);
+/// The same for each file that `config` names, alone: where the other keys are not known.
+void check_inputs(const config::Config& config,
+                  const std::function<bool(const std::string& path)>& shows);
+
 /// Runs one training from its configuration to its files: data, network, resume, the loop over
 /// epochs and steps, validation, checkpoints, metrics. Collective. It opens and checks everything
 /// before it writes anything, so a run that cannot begin leaves no files. Throws InputError

@@ -310,10 +310,14 @@ Command add_bench(Arguments root) {
             "write the times of one forward and backward to this file, as a Chrome trace");
   const std::vector<Command> others = {add_bench_data(app), add_bench_binding(app),
                                        add_bench_comm(app), add_bench_inference(app)};
-  return {app, [options, others](Launch& launch) {
+  return {app,
+          [options, others](Launch& launch) {
             for (const Command& other : others)
               if (other.app.given()) return other.run(launch);
             return run_bench(launch, *options);
+          },
+          [options, train, others](const Supposed& supposed) {
+            train.given() ? options->check(supposed) : check_given(others, supposed);
           }};
 }
 

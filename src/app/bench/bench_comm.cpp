@@ -266,7 +266,9 @@ Command add_bench_comm(Arguments bench) {
   auto options = std::make_shared<CommBenchOptions>();
   Arguments app = bench.add_command(
       "comm", "Collectives between the ranks of srun or mpirun: time, latency, bandwidth by size");
-  app.add("--verb", options->verbs, fmt::format("of {} (default: all)", join(known_verbs, ", ")));
+  app.add("--verb", options->verbs, "which are measured")
+      .called(join(known_verbs, "|"))
+      .shows("all");
   app.add("--from-kb", options->from_kb, "smallest size, 10^3 bytes")
       .within(0.004, 1e6)
       .shows_default();
@@ -278,15 +280,14 @@ Command add_bench_comm(Arguments bench) {
           "as comm.all-reduce of lockstep train")
       .one_of({"auto", "flat", "two-level"})
       .shows_default();
-  app.add("--backend", options->backend, "auto, cpu or cuda: whose memory is moved")
-      .one_of({"auto", "cpu", "cuda"})
-      .shows_default();
-  app.add("--deadline-s", options->deadline_s, "how long a rank waits for the others")
+  add_backend(app, options->backend);
+  app.add("--comm.deadline-s,--deadline-s", options->deadline_s,
+          "how long a rank waits for the others")
       .within(1, 1e6)
       .shows_default();
-  app.add_flag("--share-gpu", options->share_gpu, "ranks may use one GPU together (for tests)");
-  app.add("--json", options->json, "write the figures to this file, for lockstep simulate --comm")
-      .called("FILE");
+  app.add_flag("--comm.share-gpu,--share-gpu", options->share_gpu,
+               "ranks may use one GPU together (for tests)");
+  add_json_file(app, options->json, "write the figures to this file, for lockstep simulate --comm");
   return {app, [options](Launch& launch) { return run(launch, *options); }};
 }
 

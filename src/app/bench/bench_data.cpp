@@ -293,9 +293,14 @@ Command add_bench_data(Arguments bench) {
                "also turn the batch into floats, as a training step does");
   app.add_flag("--loader-only", options->loader_only,
                "measure only the loader: no kinds of work, and no single worker in addition");
-  app.add("--json", options->json, "write the figures to this file");
+  add_json_file(app, options->json, "write the figures to this file");
   options->run.add_to(app);
-  return {app, [options](Launch&) { return run(*options); }};
+  return {app, [options](Launch&) { return run(*options); },
+          [options](const Supposed& supposed) {
+            options->run.config();
+            if (supposed.shows(options->path))
+              train::require_files(options->path, train::PackedPart::training);
+          }};
 }
 
 }  // namespace lockstep::app

@@ -64,7 +64,8 @@ Command add_bench_inference(Arguments bench) {
       "inference",
       "Forward alone on synthetic images, as a validation runs it, with the options of train");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return run_bench(launch, *options); }};
+  return {app, [options](Launch& launch) { return run_bench(launch, *options); },
+          [options](const Supposed& supposed) { options->check(supposed); }};
 }
 
 }  // namespace lockstep::app

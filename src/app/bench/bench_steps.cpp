@@ -12,6 +12,8 @@
 #include "lockstep/base/rng.hpp"
 #include "lockstep/base/share.hpp"
 #include "lockstep/base/statistics.hpp"
+#include "lockstep/train/run_data.hpp"
+#include "lockstep/train/specs.hpp"
 
 namespace lockstep::app {
 
@@ -27,11 +29,18 @@ void StepOptions::add_to(Arguments app) {
   run.add_to(app);
   add_count(app, "--steps", steps, {1, 1'000'000}, "steps to measure");
   add_count(app, "--warm-up", warm_up, {0, 1'000'000}, "steps before those");
-  app.add("--json", json, "write the figures to this file");
+  add_json_file(app, json, "write the figures to this file");
 }
 
 config::Config StepOptions::config() const {
   return run.of_steps("a benchmark makes steps that are thrown away, and has no run");
+}
+
+void StepOptions::check(const Supposed& supposed) const {
+  config::Config training = config();
+  if (!supposed.whole) return;
+  config::resolve(training, supposed.ranks);
+  train::make_trainer_spec(training, train::synthetic_rows(training), supposed.ranks);
 }
 
 Synthetic::Synthetic(const nn::Network& network, std::size_t rows, std::uint64_t seed,

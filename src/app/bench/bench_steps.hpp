@@ -25,6 +25,7 @@ struct StepOptions {
   void add_to(Arguments app);
   /// As RunOptions::of_steps().
   config::Config config() const;
+  void check(const Supposed& supposed) const;
 };
 
 /// Random images and labels: one rank's part of a global batch, in memory like a loader's.

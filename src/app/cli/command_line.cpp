@@ -7,7 +7,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "app/cli/help.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::app {
@@ -23,15 +25,27 @@ Argument& Argument::required() {
 }
 
 Argument& Argument::one_of(const std::vector<std::string>& values) {
-  return set([&](CLI::Option& one) { one.check(CLI::IsMember(values)); });
+  return set([&](CLI::Option& one) {
+    CLI::Validator member = CLI::IsMember(values);
+    one.check(member.description(""));
+    one.type_name(join(values, "|"));
+  });
 }
 
 Argument& Argument::within(double low, double high) {
-  return set([&](CLI::Option& one) { one.check(CLI::Range(low, high)); });
+  return set([&](CLI::Option& one) {
+    CLI::Validator range = CLI::Range(low, high);
+    one.check(range.description(""));
+    one.option_text(fmt::format("{} to {}", low, high));
+  });
 }
 
 Argument& Argument::called(const std::string& kind) {
   return set([&](CLI::Option& one) { one.type_name(kind); });
+}
+
+Argument& Argument::ranges(const std::string& range) {
+  return set([&](CLI::Option& one) { one.option_text(range); });
 }
 
 Argument& Argument::shows(const std::string& value) {
@@ -42,8 +56,8 @@ Argument& Argument::shows_default() {
   return set([&](CLI::Option& one) { one.capture_default_str(); });
 }
 
-Argument& Argument::under(const std::string& heading) {
-  return set([&](CLI::Option& one) { one.group(heading); });
+Argument& Argument::under(const std::string& section, bool usual) {
+  return set([&](CLI::Option& one) { one.group(section_name(section, usual)); });
 }
 
 Argument& Argument::value_is_optional() {
@@ -56,9 +70,18 @@ Arguments Arguments::add_command(const std::string& name, const std::string& hel
 
 void Arguments::require_command() { app_->require_subcommand(1); }
 
+namespace {
+
+template <class T>
+constexpr bool is_real = std::is_floating_point_v<T> || std::is_same_v<T, std::optional<double>>;
+
+}  // namespace
+
 template <class T>
 Argument Arguments::add(const std::string& names, T& value, const std::string& help) {
-  return Argument(made_ ? app_->add_option(names, value, help) : nullptr);
+  Argument option(made_ ? app_->add_option(names, value, help) : nullptr);
+  if constexpr (is_real<T>) option.called("NUMBER");
+  return option;
 }
 
 template Argument Arguments::add(const std::string&, std::string&, const std::string&);
@@ -79,6 +102,26 @@ Argument Arguments::add_taken(const std::string& names,
                               const std::function<void(const std::string&)>& take,
                               const std::string& help) {
   return Argument(made_ ? app_->add_option_function<std::string>(names, take, help) : nullptr);
+}
+
+std::string CountRange::text() const {
+  const std::uint64_t least = automatic ? std::max<std::uint64_t>(low, 1) : low;
+  const std::string from = automatic ? "auto, or " : "";
+  if (high == std::numeric_limits<std::uint64_t>::max())
+    return from + fmt::format("at least {}", least);
+  return from + fmt::format("{} to {}", least, high);
+}
+
+Argument add_json_file(Arguments app, std::string& file, const std::string& help) {
+  Argument option = app.add("--json-file,--json", file, help);  // --json: an older name
+  option.called("FILE");
+  return option;
+}
+
+Argument add_backend(Arguments app, std::string& backend) {
+  Argument option = app.add("--backend", backend, "where to compute");
+  option.one_of({"auto", "cpu", "cuda"}).shows_default();
+  return option;
 }
 
 void Arguments::allow_unknown() { app_->allow_extras(); }
@@ -154,10 +197,7 @@ std::string same_last_part(const std::string& name, const std::vector<std::strin
 std::vector<std::string> command_words(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (words.size() == 1 && words[0] == "version") words[0] = "--version";
-  if (!words.empty() && words[0] == "help") {
-    words.erase(words.begin());
-    words.emplace_back("--help");
-  }
+  if (!words.empty() && words[0] == "help") words[0] = "--help";
   return words;
 }
 
@@ -179,6 +219,8 @@ std::vector<std::string> for_parser(const std::vector<std::string>& words) {
   }
   return reversed;
 }
+
+std::size_t columns_of_help() { return static_cast<std::size_t>(log::columns()); }
 
 /// What to say about words that no option took: the first of them, and which option is similar.
 /// `root` has parsed `words`.
@@ -225,9 +267,41 @@ CommandLine::~CommandLine() = default;
 
 Arguments CommandLine::root() { return Arguments(*app_, named_command(words_)); }
 
-std::string CommandLine::help() const { return app_->help(); }
+std::string CommandLine::help() const { return help_of(*app_, "", columns_of_help()); }
+
+/// Words that name commands say whose help it is; the next one after --help says what of it.
+std::optional<std::string> CommandLine::asked_help() const {
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  const auto help = std::ranges::find_if(words_, asks);
+  if (help == words_.end()) return std::nullopt;
+  const CLI::App* app = app_.get();
+  std::string topic;
+  for (auto word = words_.begin(); word != words_.end() && topic.empty(); ++word) {
+    const std::vector<std::string> names = command_names(*app);
+    if (std::ranges::find(names, *word) != names.end())
+      app = app->get_subcommand(*word);
+    else if (app == app_.get() && !word->starts_with('-'))
+      require_command(*app, *word);
+    else if (word > help)
+      topic = word->substr(std::min(word->find_first_not_of('-'), word->size()));
+  }
+  return help_of(*app, topic, columns_of_help());
+}
+
+namespace {
+
+void require_nothing_of(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) option->required(false);
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    require_nothing_of(*command);
+}
+
+}  // namespace
+
+void CommandLine::require_nothing() { require_nothing_of(*app_); }
 
 std::optional<std::string> CommandLine::parse() {
+  if (const auto help = asked_help()) return help;
   require_commands(*app_, words_);
   try {
     app_->parse(for_parser(words_));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/text/numbers.hpp"
@@ -20,7 +21,8 @@ class Option;
 
 namespace lockstep::app {
 
-/// One option of a command; its methods describe it further. Null: an option that is not made.
+/// One option of a command; its methods describe it further. Its help is one notation for all:
+/// "--name TYPE  what it is [range; default VALUE]". Null: an option that is not made.
 class Argument {
  public:
   explicit Argument(CLI::Option* option) : option_(option) {}
@@ -30,11 +32,13 @@ class Argument {
   Argument& within(double low, double high);
   /// The name of its value in the help.
   Argument& called(const std::string& kind);
-  /// Shows this default in the help, or the variable's present value.
+  /// The range, without a check of it.
+  Argument& ranges(const std::string& range);
+  /// Shows this default in the help, or the variable's present value; else there is none.
   Argument& shows(const std::string& value);
   Argument& shows_default();
-  /// The heading above it in the help.
-  Argument& under(const std::string& heading);
+  /// The section of the help that has it; `usual`: a help without a section shows it, too.
+  Argument& under(const std::string& section, bool usual);
   /// Makes it a flag that a value may follow.
   Argument& value_is_optional();
 
@@ -83,6 +87,9 @@ class Arguments {
 
 struct CountRange {
   std::uint64_t low = 0, high = std::numeric_limits<std::uint64_t>::max();
+  bool automatic = false;  ///< 0 is "auto"
+
+  std::string text() const;  ///< "auto, or 1 to 64"
 };
 
 template <std::integral T>
@@ -95,21 +102,22 @@ void take_count(std::optional<T>& value, std::uint64_t count) {
 }
 
 /// An option that takes a whole number within `range`, which must fit T, as strictly as the keys of
-/// a configuration: CLI11 alone reads "-1" as 2^64 - 1 and "010" as 8. The help shows the default
-/// unless it is 0 or absent. Parsing throws InputError naming the option; `value` must live as long
-/// as the app.
+/// a configuration: CLI11 alone reads "-1" as 2^64 - 1 and "010" as 8. Parsing throws InputError
+/// naming the option; `value` must live as long as the app.
 template <class T>
 Argument add_count(Arguments app, const std::string& names, T& value, CountRange range,
                    const std::string& help) {
   Argument option = app.add_taken(
       names,
       [&value, name = names.substr(0, names.find(',')), range](const std::string& text) {
-        take_count(value, parse_count(text, name, range.low, range.high));
+        const bool chosen = range.automatic && text == "auto";
+        take_count(value, chosen ? 0 : parse_count(text, name, range.low, range.high));
       },
       help);
-  option.called("NUMBER");
+  option.called("NUMBER").ranges(range.text());
   if constexpr (std::integral<T>)
-    if (value != 0) option.shows(std::to_string(value));
+    if (range.automatic || std::cmp_greater_equal(value, range.low))
+      option.shows(range.automatic && value == 0 ? "auto" : std::to_string(value));
   return option;
 }
 
@@ -125,7 +133,12 @@ inline std::vector<std::size_t> counts_of(const std::string& list, const char* o
 }
 
 /// Ranges that several commands share.
-constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads};
+constexpr CountRange a_batch{1, 1 << 20}, threads_or_all{0, config::most_threads, true};
+
+/// The option --json-file, of commands whose text does not become JSON.
+Argument add_json_file(Arguments app, std::string& file, const std::string& help);
+/// The option --backend of commands that are no training.
+Argument add_backend(Arguments app, std::string& backend);
 
 /// The program's command line. CLI11 reads it; main does not see CLI11.
 class CommandLine {
@@ -138,12 +151,19 @@ class CommandLine {
   Arguments root();
   std::string help() const;
 
-  /// Reads the words. "help", "help COMMAND" and "version" count as --help and --version: returns
-  /// the text that was asked for instead of a command. Throws InputError naming a command or an
-  /// option that does not exist, and one that is similar, or what is wrong with a value.
+  /// For words of which some may be missing: no option is required.
+  void require_nothing();
+
+  /// Reads the words. "help", "help COMMAND" and "version" count as --help and --version, and a
+  /// word after --help, or after COMMAND, names what of the help is meant: a section, an option, or
+  /// all. Returns the text that was asked for instead of a command. Throws InputError naming a
+  /// command or an option that does not exist, and one that is similar, or what is wrong with a
+  /// value.
   std::optional<std::string> parse();
 
  private:
+  std::optional<std::string> asked_help() const;
+
   std::vector<std::string> words_;
   std::unique_ptr<CLI::App> app_;
 };

@@ -164,11 +164,11 @@ void add_form_options(Arguments app, FormOptions& options, data::ImageForm& form
   app.add_flag("--jpeg", form.jpeg,
                "keep JPEGs as they are, of any size, and encode other images; training decodes");
   app.add_flag("--exif-orientation", form.exif_orientation,
-               "turn and mirror images as their Exif data say; default: pixels as they are stored");
+               "turn and mirror images as their Exif data say; else pixels are as they are stored");
   add_count(app, "--short-side", form.short_side, {1, 16384},
             "with --jpeg: encode larger images again, with this shorter side");
-  add_count(app, "--quality", options.quality, {1, 100},
-            "with --jpeg: quality of encoded images; default: 90");
+  add_count(app, "--quality", options.quality, {1, 100}, "with --jpeg: quality of encoded images")
+      .shows("90");
 }
 
 void settle_form(const FormOptions& options, data::ImageForm& form) {
@@ -207,31 +207,37 @@ void add_pack_options(Arguments app, PackOptions& options) {
   app.add("source", options.sources,
           "folder of images, list of paths and labels (also .csv), or tars (patterns such as "
           "'train-{000..063}.tar' may be quoted); none for --from shapes");
-  app.add("--from", source.kind, "kind of source (default: detected)").one_of(pack::source_kinds());
+  app.add("--from", source.kind, "kind of source").one_of(pack::source_kinds()).shows("detected");
   app.add("--val", options.validation_sources,
           "the same for validation, if separate, and of the same kind: a folder, a list, tars");
-  app.add("--root", source.root, "what a list's paths are relative to; default: its folder");
+  app.add("--root", source.root, "what a list's paths are relative to")
+      .called("FOLDER")
+      .shows("its folder");
   app.add(
       "--class-names", source.class_names,
       "file with a name in each line, in the order of the classes: where a list's or a tar's "
       "labels are numbers they count its lines from 0; words, and folders, are found in it, and "
       "it says which folders are classes");
-  app.add("--out", options.out, "folder for train/ and val/ with the shards").required();
+  app.add("--out", options.out, "folder for train/ and val/ with the shards")
+      .called("FOLDER")
+      .required();
   add_form_options(app, options.form, options.spec);
-  app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB); default: 1 for idx, else 3")
-      .one_of({"1", "3"});
+  app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB)")
+      .one_of({"1", "3"})
+      .shows("1 for idx, else 3");
   app.add("--held-out", options.held_out,
-          "share of each class held out for validation when there is no test split; "
-          "default: 0.1 (--repack: 0), none: 0")
-      .within(0.0, 0.9);
+          "share of each class held out for validation when there is no test split")
+      .within(0.0, 0.9)
+      .shows("0.1, and 0 with --repack");
   add_count(app, "--seed", options.spec.seed, {},
             "seed of the order of rows, the held-out rows and the generated shapes");
   add_count(app, "--rows-per-shard", options.spec.rows_per_shard, {1, most_rows},
-            "most rows of a shard; default: 8 shards, or as many as keep each under 256 MB");
-  add_count(app, "--train-rows", options.training_rows, {1, most_rows},
-            "shapes to train on; default: 20000");
-  add_count(app, "--val-rows", options.validation_rows, {0, most_rows},
-            "shapes to validate on; default: 4000");
+            "most rows of a shard")
+      .shows("8 shards, or as many as keep each under 256 MB");
+  add_count(app, "--train-rows", options.training_rows, {1, most_rows}, "shapes to train on")
+      .shows("20000");
+  add_count(app, "--val-rows", options.validation_rows, {0, most_rows}, "shapes to validate on")
+      .shows("4000");
   app.add_flag("--repack", options.repack,
                "the source is a data set of shards: write them again, with another size, form or "
                "number; rows keep their order");

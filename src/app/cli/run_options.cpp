@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -15,55 +16,35 @@
 namespace lockstep::app {
 namespace {
 
-const char* type_name(const config::ConfigKey& key) {
-  if (key.is_size) return "SIZE";
-  if (key.is_switch) return "[true|false|auto]";
-  switch (key.kind) {
-    case config::TomlKind::text:
-      return "TEXT";
-    case config::TomlKind::number:
-      return "NUMBER";
-    case config::TomlKind::boolean:
-      return "[true|false]";
-    case config::TomlKind::list:
-      return "N,N,...";
-    case config::TomlKind::table:
-    case config::TomlKind::other:
-      break;
-  }
-  return "";
+/// An option as the key is, for every command.
+Argument add_option(Arguments app, const config::ConfigKey& key,
+                    const std::function<void(const std::string&)>& take) {
+  std::string names = "--" + key.name;
+  if (!key.other_name.empty()) names += fmt::format(",--{}", key.other_name);
+  Argument option = app.add_taken(names, take, key.help);
+  // A flag, so that --data.flip alone means true; but a value may follow.
+  if (key.takes_no_value()) option.value_is_optional();
+  option.called(key.values()).ranges(key.range_text()).shows(key.usual_value());
+  return option;
 }
 
 }  // namespace
 
-bool RunOptions::is_other_name(std::string_view name) {
-  return name == "config" || name == "recipe" || name == "help" ||
-         std::ranges::any_of(config::config_keys(), [&](const config::ConfigKey& key) {
-           return !key.other_name.empty() && key.other_name == name;
-         });
-}
-
-void RunOptions::add_to(Arguments app) {
+void RunOptions::add_to(Arguments app, KeysOf shown) {
   app_ = app;
   app.allow_unknown();  // config() gives a better hint at what the user may have meant
-  app.add("--config", file_, "TOML file with any of the keys below; [optim] lr is optim.lr")
+  app.add("--config", file_, "TOML file with any of the keys; [optim] lr is optim.lr")
       .called("FILE");
   app.add("--recipe", recipe_,
           "set the keys of a published recipe, and print them; those given in addition take "
           "precedence (an unknown name lists all)")
       .called("NAME");
-  const config::Config defaults;
   for (const config::ConfigKey& key : config::config_keys()) {
     const std::size_t dot = key.name.find('.');
-    std::string names = "--" + key.name;
-    if (!key.other_name.empty()) names += fmt::format(",--{}", key.other_name);
     const auto take = [this, name = key.name](const std::string& value) { given_[name] = value; };
-    Argument option = app.add_taken(names, take, key.help);
-    // A flag, so that --data.flip alone means true; but a value may follow.
-    if (key.takes_no_value()) option.value_is_optional();
-    option.called(type_name(key))
-        .shows(key.get(defaults))
-        .under(dot == std::string::npos ? "Run" : "[" + key.name.substr(0, dot) + "]");
+    add_option(app, key, take)
+        .under(dot == std::string::npos ? "run" : key.name.substr(0, dot),
+               shown == KeysOf::first_help && key.is_usual);
   }
 }
 
@@ -152,13 +133,19 @@ void add_key(Arguments app, const config::ConfigKey& key, config::Config& config
   const auto take = [&config, name = key.name](const std::string& value) {
     config::set_key(config, name, value);
   };
-  app.add_taken("--" + key.name, take, key.help).called("VALUE");
+  add_option(app, key, take);
+}
+
+void add_precision(Arguments app, std::string& precision) {
+  app.add("--precision", precision, "arithmetic of the convolutions")
+      .called(config::find_key("precision")->values())
+      .shows("as trained");
 }
 
 void add_data_keys(Arguments app, DataKeys& keys) {
   for (const config::ConfigKey& key : config::config_keys()) {
     const auto take = [&keys, name = key.name](const std::string& value) { keys[name] = value; };
-    if (key.for_external) app.add_taken("--" + key.name, take, key.help).called("VALUE");
+    if (key.for_external) add_option(app, key, take);
   }
 }
 

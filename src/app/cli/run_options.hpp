@@ -17,14 +17,14 @@ namespace lockstep::app {
 /// precedence over both.
 class RunOptions {
  public:
-  void add_to(Arguments app);
+  /// Which keys the help shows without being asked for a section.
+  enum class KeysOf { first_help, no_help };
+  void add_to(Arguments app, KeysOf shown = KeysOf::no_help);
   /// Whether the command line has a key, known or not, or a file with keys.
   bool given() const;
   /// Throws InputError naming a key on the command line that is about the files, commands or states
   /// of a run, which the command has not: `why`.
   void refuse_those_of_runs(std::string_view why) const;
-  /// Whether this option (without dashes) is not a key's name but another one's: "share-gpu".
-  static bool is_other_name(std::string_view name);
   /// Defaults, then the recipe, then the file, then the command line. Throws InputError naming
   /// file, line and key.
   config::Config config(config::Config defaults = {}) const;
@@ -48,6 +48,9 @@ class RunOptions {
 /// One key of a configuration as an option of a command that has only a few of them. Parsing throws
 /// InputError as config::set_key() does; `config` must live as long as the app.
 void add_key(Arguments app, const config::ConfigKey& key, config::Config& config);
+
+/// The option --precision of commands that take a trained network.
+void add_precision(Arguments app, std::string& precision);
 
 /// The keys for reading other programs' HDF5 files, as given to a command that reads the rest of
 /// its configuration later.

@@ -262,13 +262,18 @@ Command add_info(Arguments root) {
   for (const config::ConfigKey& key : config::config_keys())
     if (key.for_external) add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch& launch) {
+  return {app,
+          [options](Launch& launch) {
             if (launch.leave_to_rank_0()) return 0;
             const Json found = describe(options->path, train::external_spec(options->config));
             std::string text = options->json ? json_text(found, 2) : info_as_text(found);
             while (text.ends_with('\n')) text.pop_back();
             log::text(text);
             return 0;
+          },
+          [options](const Supposed& supposed) {
+            if (supposed.whole && supposed.shows(options->path))
+              describe(options->path, train::external_spec(options->config));
           }};
 }
 

@@ -279,9 +279,19 @@ std::vector<fs::path> those_that_are(const std::vector<std::string>& names) {
   return runs;
 }
 
+void require_a_page(const ReportOptions& options) {
+  require(options.text || !options.out.empty(), "name the page that is to be made: -o FILE.html");
+}
+
+void check_options(const ReportOptions& options, const Supposed& supposed) {
+  for (const std::string& run : options.runs)
+    if (supposed.shows(run)) study::require_run(run);
+  if (supposed.whole) require_a_page(options);
+}
+
 int make_page(Launch& launch, const ReportOptions& options) {
   if (launch.leave_to_rank_0()) return status_done;
-  require(options.text || !options.out.empty(), "name the page that is to be made: -o FILE.html");
+  require_a_page(options);
   if (!options.out.empty()) require_page_fits(options.out);
   const std::vector<fs::path> runs = those_that_are(options.runs);
   const study::RunReport report = study::report_runs(runs);
@@ -306,7 +316,8 @@ Command add_report(Arguments root) {
   app.add("runs", options->runs, "the runs' folders; several are compared").required();
   app.add("-o,--out", options->out, "the page: one file that needs nothing else").called("FILE");
   app.add_flag("--text", options->text, "print the report without its pictures");
-  return {app, [options](Launch& launch) { return make_page(launch, *options); }};
+  return {app, [options](Launch& launch) { return make_page(launch, *options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

@@ -56,22 +56,30 @@ struct Questions {
         .within(0.5, 0.99)
         .shows_default();
     add_count(app, "--buckets", analysis.fit.buckets, {1, 10000},
-              "parts in which gradients are reduced while backward runs; otherwise as measured");
+              "parts in which gradients are reduced while backward runs")
+        .shows("as measured");
     app.add("--comm", comm,
             "what bench comm --json measured: exposed communication is computed from it, not "
-            "fitted (default: the comm*.json in a study's folder)")
-        .called("FILE");
+            "fitted")
+        .called("FILE")
+        .shows("the comm*.json in a study's folder");
     app.add_taken(
            "--jitter",
            [this](const std::string& text) { analysis.fit.jitter = share_of(text, "--jitter"); },
-           "standard deviation of a rank's step, as a share; otherwise from the runs")
-        .called("SHARE");
+           "standard deviation of a rank's step, as a share")
+        .called("NUMBER")
+        .ranges("0 to 1")
+        .shows("from the runs");
   }
   static double share_of(const std::string& text, const char* option) {
     const double value = real_number(text).value_or(-1);
     require(value >= 0 && value <= 1,
             fmt::format("{}: '{}' is not a number from 0 to 1", option, text));
     return value;
+  }
+  void check(const Supposed& supposed) const {
+    if (!paths.empty() && std::ranges::all_of(paths, supposed.shows))
+      study::read_samples(paths, read);
   }
   study::Analysis answer() {
     take_sums(comm.empty() ? comm_files(paths) : comm, analysis);
@@ -83,14 +91,15 @@ void add_sizes(Arguments app, study::ForecastSpec& forecast) {
   app.add_taken(
          "-N,--ranks",
          [&forecast](const std::string& list) { forecast.ranks = counts_of(list, "--ranks"); },
-         "numbers of ranks; otherwise doubled up to 8 times the most measured")
-      .called("N,N,...");
+         "numbers of ranks")
+      .called("N,N,...")
+      .shows("doubled, up to 8 times the most measured");
   add_count(app, "--batch", forecast.batch, {1, config::most_batch_rows},
             "strong scaling: rows of a step, over all ranks");
   add_count(app, "--batch-per-rank", forecast.rows, {1, config::most_batch_rows},
             "weak scaling: rows of a step on each rank");
-  add_count(app, "--ranks-per-node", forecast.ranks_per_node, {1, 100000},
-            "otherwise as in the measurements");
+  add_count(app, "--ranks-per-node", forecast.ranks_per_node, {1, 100000}, "on full nodes")
+      .shows("as in the measurements");
 }
 
 struct ReportOptions : Questions {
@@ -98,7 +107,7 @@ struct ReportOptions : Questions {
   std::vector<std::string> trainings;
   double top1 = 0;
 
-  void take_epochs() {
+  void require_epochs() const {
     require(epochs.empty() || trainings.empty(), "--epochs and --trained exclude each other");
     const auto needs = [](bool holds, const char* option, const char* others) {
       require(holds, fmt::format("{} would have no effect without {}", option, others));
@@ -110,6 +119,10 @@ struct ReportOptions : Questions {
     needs(!analysis.forecast.node_hours || has_epochs, "--node-hours",
           "--imagenet, --trained or --epochs");
     require(trainings.empty() || top1 > 0, "--trained needs --top1, the accuracy that is wanted");
+  }
+
+  void take_epochs() {
+    require_epochs();
     if (!epochs.empty()) analysis.forecast.epochs = study::read_epochs(epochs, goal);
     if (!trainings.empty()) analysis.forecast.epochs = study::epochs_of_runs(trainings, top1 / 100);
   }
@@ -141,10 +154,12 @@ Command add_scaling_fit(Arguments scaling) {
       "fit", "Fit the law of a step's time to measurements, and name those that contradict it");
   options->add_to(app);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) {
+  return {app,
+          [options](Launch&) {
             const study::Analysis analysis = options->answer();
             return say(analysis, options->json, study::fit_text(analysis));
-          }};
+          },
+          [options](const Supposed& supposed) { options->check(supposed); }};
 }
 
 Command add_scaling_predict(Arguments scaling) {
@@ -153,10 +168,12 @@ Command add_scaling_predict(Arguments scaling) {
   options->add_to(app);
   add_sizes(app, options->analysis.forecast);
   app.add_flag("--json", options->json, "print JSON");
-  return {app, [options](Launch&) {
+  return {app,
+          [options](Launch&) {
             const study::Analysis analysis = options->answer();
             return say(analysis, options->json, study::forecast_text(analysis));
-          }};
+          },
+          [options](const Supposed& supposed) { options->check(supposed); }};
 }
 
 Command add_scaling_report(Arguments scaling) {
@@ -170,25 +187,32 @@ Command add_scaling_report(Arguments scaling) {
   add_sizes(app, analysis.forecast);
   app.add("--out", options->out, "the folder to write to").required();
   add_count(app, "--epoch-rows", analysis.forecast.epoch_rows, {1, std::size_t{1} << 40},
-            "rows of an epoch; otherwise as in the runs");
+            "rows of an epoch")
+      .shows("as in the runs");
   app.add_flag("--imagenet", analysis.imagenet,
                "epochs to accuracy from MLPerf's reference for ResNet-50 on ImageNet");
-  app.add("--epochs", options->epochs, "a table with the columns batch,epochs").called("FILE.csv");
+  app.add("--epochs", options->epochs, "a .csv table with the columns batch,epochs").called("FILE");
   app.add("--goal", options->goal, "what these epochs reach").shows_default();
   app.add("--trained", options->trainings, "trainings of your own to take the epochs from");
   app.add("--top1", options->top1, "the top-1 in % that they had to reach").within(0, 100);
   app.add("--efficiency", analysis.forecast.efficiency, "the least of the recommended size")
       .within(0, 1)
       .shows_default();
-  app.add("--node-hours", analysis.forecast.node_hours, "the most that a training may cost");
+  app.add("--node-hours", analysis.forecast.node_hours, "the most that a training may cost")
+      .within(0, 1e9);
   add_count(app, "--trainings", analysis.trainings, {1, 1000000}, "how many the proposal asks for");
-  return {app, [options](Launch&) {
+  return {app,
+          [options](Launch&) {
             options->take_epochs();
             const study::Analysis found = options->answer();
             write_report_files(options->out, study::make_report(found, options->analysis));
             log::info(fmt::format("{}: report.html report.md report.tex", options->out));
             if (!found.fit) log::warn(found.why_no_fit);
             return status_of(found);
+          },
+          [options](const Supposed& supposed) {
+            if (supposed.whole) options->require_epochs();
+            options->check(supposed);
           }};
 }
 

@@ -129,14 +129,25 @@ std::string say_duration(const config::Config& training, const study::PlanSpec& 
       human_seconds(each * step_ms / 1e3), counted(steps.size(), "start"));
 }
 
-int write(PlanOptions& options) {
-  const config::Config training = options.training.config();
+config::Config settle(PlanOptions& options) {
+  config::Config training = options.training.config();
   study::PlanSpec& plan = options.plan;
   require(!training.out.empty(), "--out: name the study's folder");
   plan.batch = training.batch;
   plan.rows = training.batch_per_rank;
   plan.real = !training.data.train.empty() || !training.data.images.empty();
   plan.synthetic = !options.no_synthetic;
+  return training;
+}
+
+void check_options(PlanOptions& options, const Supposed& supposed) {
+  if (!supposed.whole) return (void)options.training.config();
+  study::check_plan(settle(options).out, options.plan, options.training.config());
+}
+
+int write(PlanOptions& options) {
+  const config::Config training = settle(options);
+  const study::PlanSpec& plan = options.plan;
   study::write_plan(training.out, plan, training);
   const std::vector<study::Measurement> steps = study::measurements_of(plan);
   const std::size_t sizes = study::configurations(steps);
@@ -198,7 +209,8 @@ Command add_scaling_plan(Arguments scaling) {
   app.add_flag("--array", plan.array,
                "a job array with a task for each number of ranks, instead of one allocation");
   options->training.add_to(app);
-  return {app, [options](Launch&) { return write(*options); }};
+  return {app, [options](Launch&) { return write(*options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 Command add_scaling_run(Arguments scaling) {
@@ -214,9 +226,12 @@ Command add_scaling_run(Arguments scaling) {
   app.add("--launcher", options->launcher, "auto: srun in a Slurm job, otherwise mpirun")
       .one_of({"auto", "srun", "mpirun"})
       .shows_default();
-  return {app, [options](Launch&) {
-            return run_steps(options->folder, options->spec, options->launcher);
-          }};
+  return {
+      app,
+      [options](Launch&) { return run_steps(options->folder, options->spec, options->launcher); },
+      [options](const Supposed& supposed) {
+        if (supposed.shows(options->folder)) study::read_plan(options->folder);
+      }};
 }
 
 Command add_scaling(Arguments root) {
@@ -234,12 +249,18 @@ Command add_scaling(Arguments root) {
   const std::vector<Command> steps = {add_scaling_plan(app), add_scaling_run(app),
                                       add_scaling_fit(app), add_scaling_predict(app),
                                       add_scaling_report(app)};
-  return {app, [options, steps](Launch& launch) {
+  return {app,
+          [options, steps](Launch& launch) {
             for (const Command& step : steps)
               if (step.app.given()) return step.run(launch);
             require(!options->runs.empty(),
                     "scaling: name runs to compare, or one of plan, run, fit, predict, report");
             return compare_runs(options->runs, options->json);
+          },
+          [options, steps](const Supposed& supposed) {
+            check_given(steps, supposed);
+            for (const std::string& run : options->runs)
+              if (supposed.shows(run)) study::read_run(run);
           }};
 }
 

@@ -1,17 +1,18 @@
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
-#include <cerrno>
-#include <cstring>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"
+#include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
 #include "app/trained/members.hpp"
@@ -107,30 +108,34 @@ struct ServeOptions {
             "After NAME= " +
                 std::string(infer::several_help))
         .required();
-    add_count(app, "--port", spec.http.port, {0, 65535}, "TCP port to listen on; 0: any free one");
-    add_count(app, "--grpc-port", spec.grpc_port, {0, 65535},
-              "TCP port for gRPC, too (built with make GRPC=1); 0: any free one");
-    app.add("--host", spec.http.host, "address to listen on, in numbers; 0.0.0.0: all of IPv4")
+    add_count(app, "--port", spec.http.port, {0, 65535, true},
+              "TCP port to listen on; auto: any free one");
+    add_count(app, "--grpc-port", spec.grpc_port, {0, 65535, true},
+              "TCP port for gRPC, too (built with make GRPC=1); auto: any free one");
+    app.add("--host", spec.http.host,
+            "address to listen on, in numbers, such as 0.0.0.0 for all of IPv4")
         .shows_default();
-    app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead");
+    app.add("--socket", spec.http.socket, "listen at the path of a Unix socket instead")
+        .called("FILE");
     app.add("--token-file", token_file,
-            "file with a secret, for its owner alone: requests need 'Authorization: Bearer ...'");
+            "file with a secret, for its owner alone: requests need 'Authorization: Bearer ...'")
+        .called("FILE");
     app.add("--tls-cert", tls_cert,
-            "PEM file of a certificate, and of those that signed it: HTTPS in place of HTTP");
-    app.add("--tls-key", tls_key, "PEM file of its private key, for its owner alone");
+            "PEM file of a certificate, and of those that signed it: HTTPS in place of HTTP")
+        .called("FILE");
+    app.add("--tls-key", tls_key, "PEM file of its private key, for its owner alone")
+        .called("FILE");
     add_count(app, "--batch", batch, {1, 4096}, "images that are computed together, at most");
     add_count(app, "--queue", spec.waiting_rows, {1, 1 << 20},
               "images that may wait for a model; then clients get 503");
     add_limits(app);
     app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
-    app.add("--precision", precision, "fp32, bf16, ... (default: as trained)");
+    add_precision(app, precision);
     add_form_options(app, form, spec.form);
     add_count(app, "--threads", threads, threads_or_all,
-              "compute threads (0: one for each core of its share)");
-    app.add("--backend", backend, "auto, cpu or cuda")
-        .one_of({"auto", "cpu", "cuda"})
-        .shows_default();
-    app.add_flag("--share-gpu", share_gpu, "other processes may use the GPU, too");
+              "compute threads; auto: one for each core of its share");
+    add_backend(app, backend);
+    app.add_flag("--comm.share-gpu,--share-gpu", share_gpu, "other processes may use the GPU, too");
   }
 
   void add_limits(Arguments app) {
@@ -156,6 +161,11 @@ struct ServeOptions {
         .shows_default();
   }
 };
+
+void require_both(const ServeOptions& options) {
+  require(options.tls_cert.empty() == options.tls_key.empty(),
+          "give --tls-cert and --tls-key together: HTTPS needs both");
+}
 
 bool is_model_name(const std::string& name) {
   const auto fits = [](unsigned char c) {
@@ -192,8 +202,13 @@ std::string usual_name(const infer::ModelWords& words) {
   return (path / ".").lexically_normal().parent_path().filename().string();
 }
 
+struct NamedModel {
+  std::string name;
+  infer::ModelWords words;
+};
+
 /// The model that the next words are; takes them.
-serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOptions& options) {
+NamedModel take_model(std::vector<std::string>& rest) {
   const std::string text = rest.front();
   rest.erase(rest.begin());
   const std::size_t equals = text.find('=');
@@ -204,7 +219,19 @@ serve::ModelSource take_source(std::vector<std::string>& rest, const ServeOption
   const std::string name = named ? given : usual_name(words);
   require(is_model_name(name),
           fmt::format("{}: cannot be the name of a model: give NAME={}", name, words.text()));
-  return {.name = name,
+  return {name, words};
+}
+
+std::vector<NamedModel> models_of(const ServeOptions& options) {
+  std::vector<NamedModel> models;
+  for (std::vector<std::string> rest = options.models; !rest.empty();)
+    models.push_back(take_model(rest));
+  return models;
+}
+
+serve::ModelSource source_of(const NamedModel& model, const ServeOptions& options) {
+  const infer::ModelWords& words = model.words;
+  return {.name = model.name,
           .text = words.text(),
           .locate =
               [words] {
@@ -272,6 +299,24 @@ void fit_connections(serve::ServeSpec& spec) {
   spec.http.most_connections = fit;
 }
 
+void check_options(const ServeOptions& options, const Supposed& supposed) {
+  for (const NamedModel& model : models_of(options)) {
+    if (!std::ranges::all_of(model.words.files, supposed.shows)) continue;
+    const serve::ModelSource source = source_of(model, options);
+    const serve::ModelSource::Files located = source.locate();
+    for (const auto& file : located) stamp_of(file);
+    source.read(located);
+  }
+  if (!supposed.whole) return;
+  if (options.spec.grpc_port) require_grpc();
+  data::ImageForm form = options.spec.form;
+  settle_form(options.form, form);
+  require_both(options);
+  if (supposed.shows(options.token_file)) read_token(options.token_file);
+  if (supposed.shows(options.tls_cert) && supposed.shows(options.tls_key))
+    read_tls(options.tls_cert, options.tls_key);
+}
+
 int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
   if (asked.spec.grpc_port) require_grpc();
   launch.stay_independent();
@@ -285,12 +330,10 @@ int serve_until_stopped(Launch& launch, const ServeOptions& asked) {
       std::max<std::size_t>(std::size_t{1} << 30, 4 * http.most_body_bytes));
   fit_connections(options.spec);
   if (!options.token_file.empty()) options.spec.token = read_token(options.token_file);
-  require(options.tls_cert.empty() == options.tls_key.empty(),
-          "give --tls-cert and --tls-key together: HTTPS needs both");
+  require_both(options);
   if (!options.tls_cert.empty()) http.tls = read_tls(options.tls_cert, options.tls_key);
   std::vector<serve::ModelSource> sources;
-  for (std::vector<std::string> rest = options.models; !rest.empty();)
-    sources.push_back(take_source(rest, options));
+  for (const NamedModel& model : models_of(options)) sources.push_back(source_of(model, options));
   const std::string backend = decide_backend(launch, options.backend);
   const Compute compute = prepare_compute(
       launch, {.backend = backend, .threads = options.threads, .share_gpu = options.share_gpu});
@@ -324,7 +367,8 @@ Command add_serve(Arguments root) {
       "over gRPC. SIGTERM ends it when all is answered; SIGHUP or a changed file loads a model "
       "again");
   options->add_to(app);
-  return {app, [options](Launch& launch) { return serve_until_stopped(launch, *options); }};
+  return {app, [options](Launch& launch) { return serve_until_stopped(launch, *options); },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

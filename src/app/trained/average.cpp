@@ -84,6 +84,14 @@ class TrainingRows {
   std::optional<data::Batch> lent_;
 };
 
+void check_options(const AverageOptions& options, const Supposed& supposed) {
+  std::vector<std::string> paths;
+  for (const std::string& path : options.checkpoints)
+    if (supposed.shows(path)) paths.push_back(train::choose_checkpoint(path));
+  if (!paths.empty()) mean_of(paths);
+  if (supposed.shows(options.data)) train::require_files(options.data, train::PackedPart::training);
+}
+
 int average(Launch& launch, const AverageOptions& asked) {
   AverageOptions options = asked;
   for (std::string& path : options.checkpoints) path = train::choose_checkpoint(path);
@@ -143,17 +151,18 @@ Command add_average(Arguments root) {
   app.add("--out", options->out, "the checkpoint to write").called("FILE").required();
   add_count(app, "--batches", options->batches, {1, 1 << 24},
             "batches of training rows that the statistics are taken from, at most an epoch");
-  add_count(app, "--batch", options->batch, {0, 1 << 20},
-            "rows of such a batch (0: as many as a rank had at once in the first one's training)");
+  add_count(
+      app, "--batch", options->batch, {0, 1 << 20, true},
+      "rows of such a batch; auto: as many as a rank had at once in the first one's training");
   add_count(app, "--threads", options->threads, threads_or_all,
-            "compute threads (0: one for each core)");
-  app.add("--backend", options->backend, "auto, cpu or cuda")
-      .one_of({"auto", "cpu", "cuda"})
-      .shows_default();
+            "compute threads; auto: one for each core");
+  add_backend(app, options->backend);
   app.add_flag("--force", options->force, "write over a file that is there");
-  return {app, [options](Launch& launch) {
+  return {app,
+          [options](Launch& launch) {
             return launch.leave_to_rank_0() ? status_done : average(launch, *options);
-          }};
+          },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

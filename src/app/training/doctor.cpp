@@ -35,10 +35,28 @@ void tell(const study::WhatIf& what_if) {
     log::text(table(rows) + study::limits_of(what_if));
 }
 
-int examine_training(Launch& launch, const DoctorOptions& options) {
+config::Config training_of(const DoctorOptions& options) {
   options.run.refuse_those_of_runs("doctor makes steps that are thrown away, and writes nothing");
+  return options.run.config();
+}
+
+void check_options(const DoctorOptions& options, const Supposed& supposed) {
+  if (!options.records.empty()) {
+    if (supposed.shows(options.records)) study::read_newest_start(options.records);
+    return;
+  }
+  config::Config training = training_of(options);
+  if (!supposed.whole) return train::check_inputs(training, supposed.shows);
+  require_data(training);
+  config::resolve(training, supposed.ranks);
+  training.resume.clear();
+  training.out = "runs/of-none-{n}";  // nothing is written
+  train::check_run(std::move(training), supposed.ranks, supposed.shows);
+}
+
+int examine_training(Launch& launch, const DoctorOptions& options) {
   const double began_s = now_s();
-  TrainingStart start = start_training(launch, options.run.config(), options.run.recipe());
+  TrainingStart start = start_training(launch, training_of(options), options.run.recipe());
   train::require_same_options(start.spec.config, *launch.control);
   train::PreparedRun run(start.spec, *start.compute.backend, *start.communicator, *launch.control);
   const double left_s = options.seconds - (now_s() - began_s);
@@ -79,15 +97,17 @@ Command add_doctor(Arguments root) {
       "run's folder: by that run's records alone, and what its steps would be if one thing were "
       "otherwise");
   app.add("run", options->records, "a run's folder, in place of the options of train");
-  app.add("--json", options->json, "write the findings to this file").called("FILE");
+  add_json_file(app, options->json, "write the findings to this file");
   app.add("--seconds", options->seconds, "of all measurements together")
       .within(10, 3600)
       .shows_default();
   options->run.add_to(app);
-  return {app, [options](Launch& launch) {
+  return {app,
+          [options](Launch& launch) {
             return options->records.empty() ? examine_training(launch, *options)
                                             : read_records_of(launch, *options);
-          }};
+          },
+          [options](const Supposed& supposed) { check_options(*options, supposed); }};
 }
 
 }  // namespace lockstep::app

@@ -26,10 +26,22 @@ void tell_end(Launch& launch, const config::Config& config, const char* status) 
   if (!config.notify.empty()) launch.control->barrier("the command of --notify");
 }
 
-int train_model(Launch& launch, Asked asked) {
-  const auto& [config, recipe, dry_run] = asked;
-  require(!dry_run || config.resume != "auto",
+void require_sound(const Asked& asked) {
+  require(!asked.dry_run || asked.config.resume != "auto",
           "--dry-run measures a run from its beginning: leave out --resume auto");
+}
+
+void check_training(Asked asked, const Supposed& supposed) {
+  if (!supposed.whole) return train::check_inputs(asked.config, supposed.shows);
+  require_sound(asked);
+  require_data(asked.config);
+  config::resolve(asked.config, supposed.ranks);
+  train::check_run(std::move(asked.config), supposed.ranks, supposed.shows);
+}
+
+int train_model(Launch& launch, Asked asked) {
+  require_sound(asked);
+  const auto& [config, recipe, dry_run] = asked;
   if (!dry_run && rank_by_environment().rank == 0) train::arm_notice(config.notify);
   try {
     TrainingStart start = start_training(launch, std::move(asked.config), recipe);
@@ -54,14 +66,14 @@ Command add_train(Arguments root) {
   auto dry_run = std::make_shared<bool>(false);
   Arguments app = root.add_command(
       "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
-  options->add_to(app);
+  options->add_to(app, RunOptions::KeysOf::first_help);
   app.add_flag("--dry-run", *dry_run,
                "make some steps, say what memory and time the run would take, and write nothing");
-  return {app, [options, dry_run](Launch& launch) {
-            return train_model(
-                launch,
-                {.config = options->config(), .recipe = options->recipe(), .dry_run = *dry_run});
-          }};
+  const auto asked = [options, dry_run] {
+    return Asked{.config = options->config(), .recipe = options->recipe(), .dry_run = *dry_run};
+  };
+  return {app, [asked](Launch& launch) { return train_model(launch, asked()); },
+          [asked](const Supposed& supposed) { check_training(asked(), supposed); }};
 }
 
 Command add_resume(Arguments root) {
@@ -70,10 +82,13 @@ Command add_resume(Arguments root) {
   Arguments app = root.add_command(
       "resume", "Continue a run from its newest checkpoint, with the keys that it had");
   app.add("run", *run, "the run's folder").required();
-  options->add_to(app);
-  return {app, [options, run](Launch& launch) {
-            return train_model(launch,
-                               {.config = options->config_of_run(train::RunDirectory(*run))});
+  options->add_to(app, RunOptions::KeysOf::first_help);
+  const auto asked = [options, run] {
+    return Asked{.config = options->config_of_run(train::RunDirectory(*run))};
+  };
+  return {app, [asked](Launch& launch) { return train_model(launch, asked()); },
+          [asked, run, options](const Supposed& supposed) {
+            supposed.shows(*run) ? check_training(asked(), supposed) : (void)options->config();
           }};
 }
 

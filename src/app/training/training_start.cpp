@@ -88,6 +88,12 @@ void say_recipe(const config::Recipe& recipe, const config::Config& config) {
 
 }  // namespace
 
+void require_data(const config::Config& config) {
+  require(!config.data.train.empty(),
+          "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
+          "them)");
+}
+
 TrainingStart start_training(Launch& launch, config::Config config,
                              const std::optional<config::Recipe>& recipe, TrainedRows rows) {
   const double started_s = now_s();
@@ -101,9 +107,7 @@ TrainingStart start_training(Launch& launch, config::Config config,
   train::catch_stop_signals(launch.rank.rank == 0);
   const std::string backend = decide_backend(launch, choice_name(config.backend));
   const comm::Grid grid(launch.rank.rank, {.replicas = launch.rank.world});
-  require(rows == TrainedRows::synthetic || !config.data.train.empty(),
-          "data.train is missing: give --data.train DIR, a folder of shards ('lockstep pack' makes "
-          "them)");
+  if (rows == TrainedRows::of_data_set) require_data(config);
   const config::BackendChoice asked = config.backend;
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");  // what it can use
   config::resolve(config, grid.replicas.count);

@@ -19,6 +19,9 @@ struct TrainingStart {
   train::RunSpec spec;
 };
 
+/// Throws InputError where no training set is named.
+void require_data(const config::Config& config);
+
 /// Synthetic rows are for what measures steps without a data set: RunSpec::synthetic.
 enum class TrainedRows { of_data_set, synthetic };
 

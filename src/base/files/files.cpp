@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -231,6 +233,20 @@ void make_directories(const std::filesystem::path& path) {
   for (const std::filesystem::path& folder : made)
     if (!synchronise_folder_of(folder))
       fail_by_system("cannot create the directory " + folder.string(), errno);
+}
+
+void require_makable(const std::filesystem::path& path) {
+  std::error_code none;
+  std::filesystem::path there = path;
+  while (!there.empty() && !std::filesystem::exists(there, none)) there = there.parent_path();
+  if (there.empty()) there = ".";
+  struct statfs facts {};
+  const bool of_kernel = ::statfs(there.c_str(), &facts) == 0 &&
+                         (facts.f_type == PROC_SUPER_MAGIC || facts.f_type == SYSFS_MAGIC);
+  int fault = ::access(there.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  if (!std::filesystem::is_directory(there, none)) fault = ENOTDIR;
+  if (fault == 0 && of_kernel && there != path) fault = ENOENT;
+  if (fault != 0) fail_by_system("cannot create the directory " + path.string(), fault);
 }
 
 void allow_open_files(std::size_t more) {

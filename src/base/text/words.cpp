@@ -116,7 +116,9 @@ std::string as_bytes(std::string_view text) {
 
 InputError unknown_choice(std::string_view text, std::string_view what,
                           const std::vector<std::string>& names) {
-  return InputError(fmt::format("{}: '{}' is not known; choose {}", what, text, join(names, ", ")));
+  const std::string hint = did_you_mean(text, names);
+  return InputError(fmt::format("{}: '{}' is not known{} {}", what, text,
+                                hint.empty() ? "; choose" : hint + " Choose", join(names, ", ")));
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

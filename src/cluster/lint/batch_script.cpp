@@ -25,11 +25,6 @@ bool almost_directive(std::string_view line) {
          (word == "SBATCH" || (attached && same_letters(word, "SBATCH")));
 }
 
-/// Whether it is lockstep's path, or a variable named after it.
-bool is_lockstep(const std::string& word) {
-  return word.find("lockstep") != word.npos || word.find("LOCKSTEP") != word.npos;
-}
-
 class ScriptReader {
  public:
   ScriptReader(std::string_view text, Findings& findings) : text_(text), findings_(findings) {}
@@ -48,6 +43,7 @@ class ScriptReader {
   void read_directives() {
     bool commands_began = false;
     std::size_t line = 1;
+    script_.plain_sh = text_.starts_with("#!/bin/sh\n") || text_.starts_with("#!/bin/sh ");
     if (!text_.starts_with("#!"))
       findings_.error(1, "shebang",
                       "the script does not begin with #!: sbatch rejects it. Write #!/bin/bash");
@@ -134,12 +130,17 @@ class ScriptReader {
         start.program = with_arguments(start.program, arguments);
         start.command = i;
         start.line = call.line;
+        start.background = start.background || continues_after(i);
         others.push_back(std::move(start));
       }
     }
     for (std::size_t j = 0; j < of_functions.size(); ++j)
       if (!called[j]) others.push_back(std::move(of_functions[j]));
     script_.starts = std::move(others);
+  }
+
+  bool continues_after(std::size_t number) const {
+    return script_.commands[script_.last_of_pipe(number)].end == "&";
   }
 
   /// `words`: of that command, with its launcher's name replaced by what it stands for.
@@ -152,6 +153,7 @@ class ScriptReader {
     RankStart start;
     start.command = number;
     start.line = command.line;
+    start.background = continues_after(number);
     if (name == "srun") {
       ParsedOptions parsed = parse_options(SlurmProgram::srun, words, at + 1);
       report(command.line, parsed, SlurmProgram::srun);
@@ -204,6 +206,11 @@ class ScriptReader {
 
 }  // namespace
 
+bool is_lockstep(const std::string& word) {
+  const bool variable = word.starts_with('$') && word.find("LOCKSTEP") != word.npos;
+  return variable || word == "lockstep" || word.ends_with("/lockstep");
+}
+
 const Setting* BatchScript::directive(std::string_view name) const {
   const auto found = directives.find(name);
   return found == directives.end() ? nullptr : &found->second;
@@ -217,6 +224,19 @@ std::optional<long> BatchScript::number(std::string_view name) const {
 std::size_t BatchScript::line_of(std::string_view name) const {
   const Setting* setting = directive(name);
   return setting ? setting->line : 0;
+}
+
+std::optional<long> BatchScript::tasks() const {
+  if (const auto given = number("ntasks")) return given;
+  const auto nodes = directive("nodes") ? number("nodes") : 1;
+  const auto each = directive("ntasks-per-node") ? number("ntasks-per-node") : 1;
+  if (!nodes || !each || directive("ntasks") || directive("ntasks-per-gpu")) return std::nullopt;
+  return *nodes * *each;
+}
+
+std::size_t BatchScript::last_of_pipe(std::size_t number) const {
+  while (commands[number].end == "|" && number + 1 < commands.size()) ++number;
+  return number;
 }
 
 bool BatchScript::mentions(std::string_view word) const {

@@ -77,10 +77,12 @@ struct ShellCommand {
   std::vector<std::string> words;
   std::string end;  ///< the separator after it: "\n", ";", "&", "&&", "|", "||", "(", ")"; or none
   std::vector<HereDocument> documents;  ///< of the line that the command ends
+  std::vector<std::size_t> blank_ends;  ///< lines with a blank after the backslash at their end
 };
 
 /// The commands of a script, in order, without comments. It knows only as much
-/// of the shell as batch scripts need: an array's words also count as a command.
+/// of the shell as batch scripts need: an array's words also count as a command. A line that ends
+/// in a backslash and a blank is read as it was meant.
 std::vector<ShellCommand> shell_commands(std::string_view script);
 
 /// The index of the program in `words`: after assignments, keywords, and `exec`, `timeout 60` and
@@ -96,6 +98,8 @@ struct ShellFunction {
 struct ShellNames {
   std::map<std::string, ShellFunction, std::less<>> functions;
   std::map<std::string, std::vector<std::string>, std::less<>> values;  ///< words of a variable
+  /// Those that are set once, in any case, and written out.
+  std::map<std::string, std::vector<std::string>, std::less<>> fixed;
 
   /// Whether this command is part of a function's body.
   bool in_function(std::size_t command) const;
@@ -106,18 +110,23 @@ ShellNames names_in(const std::vector<ShellCommand>& commands);
 /// value, if the script sets it.
 std::vector<std::string> with_launcher(std::vector<std::string> words, const ShellNames& names);
 
+/// The words with a fixed variable's value in its place: $DATA, ${DATA}/train, --out=$RUN,
+/// "${options[@]}".
+std::vector<std::string> with_values(const std::vector<std::string>& words,
+                                     const ShellNames& names);
+
 /// The words with "$@" and the like replaced by `arguments`, and $1 by the first of them.
 std::vector<std::string> with_arguments(const std::vector<std::string>& words,
                                         const std::vector<std::string>& arguments);
-
-/// Whether the shell takes the text as it is written.
-inline bool is_literal(std::string_view text) { return text.find_first_of("$`*?~") == text.npos; }
 
 /// An option's value in a script, and its line.
 struct Setting {
   std::size_t line = 0;
   std::string value;
 };
+
+/// Whether it is lockstep's path, or a variable named after it.
+bool is_lockstep(const std::string& word);
 
 enum class Starter { srun, mpirun };
 
@@ -128,6 +137,7 @@ struct RankStart {
   Starter starter = Starter::srun;
   std::map<std::string, std::string, std::less<>> options;  ///< by long names, without dashes
   std::vector<std::string> program;                         ///< and its arguments
+  bool background = false;                                  ///< the script continues meanwhile
 
   bool has(std::string_view option) const { return options.contains(option); }
   /// Whether it starts lockstep, if the script shows that.
@@ -146,12 +156,17 @@ struct BatchScript {
   std::vector<ShellCommand> commands;
   std::vector<RankStart> starts;
   ShellNames names;
+  bool plain_sh = false;  ///< its shell is sh
 
   const Setting* directive(std::string_view name) const;
   /// A directive's value, if it is a number.
   std::optional<long> number(std::string_view name) const;
   /// The line of a directive; 0 when it is not given.
   std::size_t line_of(std::string_view name) const;
+  /// How many tasks the job has, if the script says that.
+  std::optional<long> tasks() const;
+  /// The number of the last command of the pipe that command `number` begins.
+  std::size_t last_of_pipe(std::size_t number) const;
   /// Whether any command has this word.
   bool mentions(std::string_view word) const;
   /// Whether any command sets this variable, for itself or for all.
@@ -169,10 +184,10 @@ BatchScript read_batch_script(std::string_view text, Findings& findings);
 void lint_resources(const BatchScript& script, Findings& findings);
 void lint_starts(const BatchScript& script, Findings& findings);
 void lint_ending(const BatchScript& script, Findings& findings);
-/// What the script gives to lockstep: options, TOML, threads, GPUs, folders, arrays' values.
+/// What the script gives to lockstep: TOML, threads, GPUs, folders, arrays' values.
 void lint_values(const BatchScript& script, const LintContext& context, Findings& findings);
-/// The files that trainings read: whether they are there.
-void lint_paths(const BatchScript& script, const LintContext& context, Findings& findings);
+/// The commands of lockstep: what it would say itself.
+void lint_calls(const BatchScript& script, const LintContext& context, Findings& findings);
 /// Starts in loops, jobs that are started again without end, and scripts without a start.
 void lint_flow(const BatchScript& script, Findings& findings);
 

@@ -1,19 +1,37 @@
 #include "lockstep/cluster/lint/lint.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "cluster/lint/batch_script.hpp"
 
 namespace lockstep::cluster {
 
+namespace {
+
+std::string without_dos_ends(std::string_view text, Findings& findings) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (text[at] != '\r' || at + 1 == text.size() || text[at + 1] != '\n') plain += text[at];
+  if (plain.size() < text.size())
+    findings.error(1, "line-ends",
+                   "the script has DOS line ends, which sbatch rejects: sed -i 's/\\r$//' SCRIPT "
+                   "removes them");
+  return plain;
+}
+
+}  // namespace
+
 std::vector<Finding> lint_batch_script(std::string_view text, const LintContext& context) {
   Findings findings;
-  const BatchScript script = read_batch_script(text, findings);
+  const std::string plain = without_dos_ends(text, findings);
+  const BatchScript script = read_batch_script(plain, findings);
   lint_resources(script, findings);
   lint_starts(script, findings);
   lint_ending(script, findings);
   lint_values(script, context, findings);
-  lint_paths(script, context, findings);
+  lint_calls(script, context, findings);
   lint_flow(script, findings);
   std::vector<Finding> all = findings.take();
   std::ranges::stable_sort(all, {}, &Finding::line);
@@ -115,11 +133,52 @@ void lint_array_number(const BatchScript& script, Findings& findings) {
                      "this is done to all tasks: write ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID");
 }
 
-bool is_program(const ShellCommand& command) {
+/// The name of a program that starts other programs' ranks, where this command starts lockstep by
+/// it; else empty.
+std::string other_launcher(const ShellCommand& command) {
   const std::size_t at = program_in(command.words);
-  if (at == command.words.size()) return false;
-  const std::string& word = command.words[at];
-  return word.ends_with("lockstep") || word.find("LOCKSTEP") != word.npos;
+  if (at == command.words.size() || !std::ranges::any_of(command.words, is_lockstep)) return "";
+  const std::string name = command.words[at].substr(command.words[at].rfind('/') + 1);
+  for (const std::string_view other : {"torchrun", "accelerate", "deepspeed", "horovodrun"})
+    if (name == other) return name;
+  for (const std::string& word : command.words)
+    if (name.starts_with("python") && word.starts_with("torch.distributed.")) return word;
+  return "";
+}
+
+bool names_lockstep(const ShellCommand& command) {
+  const std::size_t at = program_in(command.words);
+  return at < command.words.size() && is_lockstep(command.words[at]);
+}
+
+void lint_launchers(const BatchScript& script, Findings& findings) {
+  bool starts = std::ranges::any_of(script.starts, &RankStart::starts_lockstep) ||
+                std::ranges::any_of(script.commands, names_lockstep);
+  for (const ShellCommand& command : script.commands) {
+    const std::string name = other_launcher(command);
+    if (name.empty()) continue;
+    starts = true;
+    findings.error(command.line, "launcher",
+                   fmt::format("{} tells lockstep's processes nothing of each other: start ranks "
+                               "by srun or mpirun",
+                               name));
+  }
+  if (!starts)
+    findings.warning(0, "start",
+                     "no start of lockstep was found, so what it is given was not checked");
+}
+
+/// What bash reads in another way than it looks, or sh does not know.
+void lint_shell(const BatchScript& script, Findings& findings) {
+  for (const ShellCommand& command : script.commands) {
+    for (const std::size_t line : command.blank_ends)
+      findings.error(line, "blank",
+                     "a blank follows the backslash, so the command ends here, and the next line "
+                     "is another one: remove the blank");
+    if (script.plain_sh && is_call(command, "source"))
+      findings.warning(command.line, "source",
+                       "sh need not know source: write #!/bin/bash in the first line");
+  }
 }
 
 }  // namespace
@@ -130,11 +189,8 @@ void lint_flow(const BatchScript& script, Findings& findings) {
     if (start.trains()) lint_loop(script, start, reach[start.command], findings);
   lint_endless(script, reach, findings);
   lint_array_number(script, findings);
-  const bool starts = std::ranges::any_of(script.starts, &RankStart::starts_lockstep) ||
-                      std::ranges::any_of(script.commands, is_program);
-  if (!starts)
-    findings.warning(0, "start",
-                     "no start of lockstep was found, so what it is given was not checked");
+  lint_launchers(script, findings);
+  lint_shell(script, findings);
 }
 
 }  // namespace lockstep::cluster

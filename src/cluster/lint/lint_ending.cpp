@@ -87,6 +87,12 @@ void lint_signal(const BatchScript& script, Findings& findings) {
     findings.error(
         given->line, "signal",
         fmt::format("the script has no trap for {}, which kills it and so the job", request->name));
+  for (const RankStart& start : script.starts)
+    if (request->to_script && start.trains() && !start.background && traps(script, request->name))
+      findings.error(start.line, "signal",
+                     fmt::format("the trap for {} runs only when this has ended: start it in the "
+                                 "background (&), and wait for it",
+                                 request->name));
   if (!request->to_script && traps(script, request->name))
     findings.error(given->line, "signal",
                    fmt::format("without B: only the ranks get {}, and the script's trap never runs",
@@ -115,8 +121,7 @@ void lint_requeue(const BatchScript& script, Findings& findings) {
 /// A job that failed must not end as COMPLETED.
 void lint_status(const BatchScript& script, const RankStart& start, Findings& findings) {
   const ShellCommand& command = script.commands[start.command];
-  std::size_t last = start.command;  // of the pipe
-  while (script.commands[last].end == "|" && last + 1 < script.commands.size()) ++last;
+  const std::size_t last = script.last_of_pipe(start.command);
   const std::string& end = script.commands[last].end;
   const std::size_t next = last + 1;
   const bool exits = !calls(script, "exit", next).empty();

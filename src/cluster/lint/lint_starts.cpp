@@ -74,6 +74,40 @@ void note_values(const std::vector<ShellCommand>& commands, std::size_t at, Shel
   }
 }
 
+/// Whether the command sets variables for all that follow.
+bool only_sets(const ShellCommand& command) {
+  const std::size_t at = program_in(command.words);
+  return at == command.words.size() || command.words[at] == "export" ||
+         command.words[at] == "readonly";
+}
+
+/// Leaves in `names.fixed` what no condition, loop or function sets, and nothing sets twice.
+void note_fixed(const std::vector<ShellCommand>& commands, ShellNames& names) {
+  std::map<std::string, int, std::less<>> times;
+  int depth = 0;
+  bool decided = false;  // by the command before
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    const std::string& first = commands[i].words.front();
+    if (first == "if" || first == "case" || first == "do") ++depth;
+    if (first == "fi" || first == "esac" || first == "done") --depth;
+    const bool always = depth == 0 && !decided && !names.in_function(i) && only_sets(commands[i]);
+    decided = commands[i].end == "&&" || commands[i].end == "||" || commands[i].end == "|";
+    for (const std::string& word : commands[i].words)
+      if (const std::size_t equals = word.find('='); equals != word.npos && equals > 0)
+        times[word.substr(0, equals - (word[equals - 1] == '+' ? 1 : 0))] += always ? 1 : 2;
+  }
+  for (const auto& [name, values] : names.values)
+    if (times[name] == 1 && std::ranges::all_of(values, is_literal)) names.fixed[name] = values;
+}
+
+/// `text` with its first variable replaced, if that is followed by nothing or a slash.
+std::string with_value(const std::string& text, const ShellNames& names) {
+  const std::size_t end = std::min(text.find('/'), text.size());
+  const auto value = names.fixed.find(variable_of(text.substr(0, end)));
+  const bool one = value != names.fixed.end() && value->second.size() == 1;
+  return one ? value->second.front() + text.substr(end) : text;
+}
+
 }  // namespace
 
 bool ShellNames::in_function(std::size_t command) const {
@@ -88,6 +122,7 @@ ShellNames names_in(const std::vector<ShellCommand>& commands) {
     note_function(commands, i, names);
     note_values(commands, i, names);
   }
+  note_fixed(commands, names);
   return names;
 }
 
@@ -99,6 +134,20 @@ std::vector<std::string> with_launcher(std::vector<std::string> words, const She
   const auto place = words.begin() + static_cast<std::ptrdiff_t>(at);
   words.insert(words.erase(place), value->second.begin(), value->second.end());
   return words;
+}
+
+std::vector<std::string> with_values(const std::vector<std::string>& words,
+                                     const ShellNames& names) {
+  std::vector<std::string> all;
+  for (const std::string& word : words) {
+    const auto list = names.fixed.find(variable_of(word));
+    const std::size_t equals = word.starts_with("--") ? word.find('=') + 1 : 0;
+    if (list != names.fixed.end())
+      all.insert(all.end(), list->second.begin(), list->second.end());
+    else
+      all.push_back(word.substr(0, equals) + with_value(word.substr(equals), names));
+  }
+  return all;
 }
 
 std::vector<std::string> with_arguments(const std::vector<std::string>& words,
@@ -121,15 +170,6 @@ std::vector<std::string> with_arguments(const std::vector<std::string>& words,
 
 namespace {
 
-/// How many tasks the job has, if the script says that.
-std::optional<long> tasks_of(const BatchScript& script) {
-  if (const auto given = script.number("ntasks")) return given;
-  const auto nodes = script.directive("nodes") ? script.number("nodes") : 1;
-  const auto each = script.directive("ntasks-per-node") ? script.number("ntasks-per-node") : 1;
-  if (!nodes || !each || script.directive("ntasks")) return std::nullopt;
-  return *nodes * *each;
-}
-
 /// Whether the job may have more than one node.
 bool many_nodes(const BatchScript& script) {
   return script.directive("nodes") && script.number("nodes") != 1;
@@ -145,7 +185,8 @@ void lint_workers(const RankStart& start, Findings& findings) {
 
 void lint_srun(const BatchScript& script, const RankStart& start, Findings& findings) {
   const Setting* cpus = script.directive("cpus-per-task");
-  if (cpus && !start.has("cpus-per-task") && !script.sets("SRUN_CPUS_PER_TASK"))
+  if (cpus && cpus->value != "1" && !start.has("cpus-per-task") &&
+      !script.sets("SRUN_CPUS_PER_TASK"))
     findings.error(start.line, "cpus",
                    fmt::format("srun takes no --cpus-per-task from the job since Slurm 22.05: the "
                                "{} in line {} becomes 1. Write srun "
@@ -191,7 +232,7 @@ void lint_mpirun(const BatchScript& script, const RankStart& start, Findings& fi
 void lint_counts(const BatchScript& script, const RankStart& start, Findings& findings) {
   const auto given = start.options.find("ntasks");
   if (given == start.options.end()) return;
-  const auto ranks = whole_number<long>(given->second), tasks = tasks_of(script);
+  const auto ranks = whole_number<long>(given->second), tasks = script.tasks();
   if (!ranks || !tasks || *ranks == *tasks) return;
   const char* who = start.starter == Starter::srun ? "srun" : "mpirun";
   if (*ranks > *tasks)
@@ -229,7 +270,7 @@ void lint_resuming(const BatchScript& script, const RankStart& start, Findings& 
 
 /// A lockstep started without srun or mpirun is one rank, however many tasks the job has.
 void lint_alone(const BatchScript& script, Findings& findings) {
-  if (tasks_of(script).value_or(2) < 2) return;
+  if (script.tasks().value_or(2) < 2) return;
   for (const ShellCommand& command : script.commands) {
     const std::size_t at = program_in(command.words);
     if (at + 1 >= command.words.size()) continue;

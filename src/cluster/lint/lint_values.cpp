@@ -10,26 +10,6 @@
 namespace lockstep::cluster {
 namespace {
 
-/// Each --option of `lockstep train`, with the value that follows it.
-void lint_options(const RankStart& start, const LintContext& context, Findings& findings) {
-  const auto train = std::ranges::find(start.program, "train");
-  if (!context.fault_of_option || train == start.program.end()) return;
-  for (auto word = train + 1; word != start.program.end(); ++word) {
-    if (!word->starts_with("--") || *word == "--") continue;
-    const std::size_t equals = std::min(word->find('='), word->size());
-    const std::string name = word->substr(2, equals - 2);
-    std::optional<std::string> value;
-    if (equals < word->size())
-      value = word->substr(equals + 1);
-    else if (word + 1 != start.program.end() && !(word + 1)->starts_with("--"))
-      value = *(word + 1);
-    if (!is_literal(name)) continue;
-    if (value && !is_literal(*value)) value.reset();
-    const std::string fault = context.fault_of_option(name, value);
-    if (!fault.empty()) findings.error(start.line, "lockstep", fault);
-  }
-}
-
 /// "run.toml" of ">runs/run.toml"
 std::string last_part(const std::string& word) { return word.substr(word.find_last_of("/>|") + 1); }
 
@@ -199,116 +179,12 @@ void lint_array_values(const BatchScript& script, Findings& findings) {
 }  // namespace
 
 void lint_values(const BatchScript& script, const LintContext& context, Findings& findings) {
-  for (const RankStart& start : script.starts) {
-    if (!start.trains()) continue;
-    lint_options(start, context, findings);
-    lint_threads(script, start, findings);
-  }
+  for (const RankStart& start : script.starts)
+    if (start.trains()) lint_threads(script, start, findings);
   lint_toml(script, context, findings);
   lint_visible_gpus(script, findings);
   lint_folders(script, context, findings);
   lint_array_values(script, findings);
-}
-
-namespace {
-
-constexpr const char* rule = "files";
-
-/// Where the job begins, written in full: what follows it.
-std::string_view from_start(std::string_view path) {
-  for (const std::string_view start : {"$SLURM_SUBMIT_DIR", "${SLURM_SUBMIT_DIR}"}) {
-    if (path == start) return ".";
-    if (path.starts_with(start) && path[start.size()] == '/') return path.substr(start.size() + 1);
-  }
-  return path;
-}
-
-/// Whether commands before this one go to another folder than the one in which lint looks.
-bool is_elsewhere(const BatchScript& script, std::size_t before) {
-  if (script.directive("chdir")) return true;
-  std::string_view where = ".";
-  for (std::size_t i = 0; i < before; ++i) {
-    const std::vector<std::string>& words = script.commands[i].words;
-    if (words[0] == "cd") where = words.size() == 2 ? from_start(words[1]) : "?";
-  }
-  return where != ".";
-}
-
-bool is_within(std::string_view path, std::string_view folder) {
-  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
-}
-
-/// Whether a command before this one names the path, a folder above it or a file in it, and so may
-/// make it. Trainings make no data.
-bool may_be_made(const BatchScript& script, std::string_view path, std::size_t before) {
-  for (std::size_t i = 0; i < before; ++i) {
-    const bool trains = std::ranges::any_of(script.starts, [i](const RankStart& start) {
-      return start.command == i && start.trains();
-    });
-    const std::vector<std::string>& words = script.commands[i].words;
-    if (trains || words[0] == "cd") continue;
-    for (std::string_view word : words) {
-      if (const std::size_t name = word.find_first_not_of('>'); name != word.npos)
-        word.remove_prefix(name);
-      if (is_within(path, word) || is_within(word, path)) return true;
-    }
-  }
-  return false;
-}
-
-/// Looks at the files that one start reads.
-class StartedFiles {
- public:
-  StartedFiles(const BatchScript& script, const RankStart& start, const LintContext& context,
-               Findings& findings)
-      : script_(script), start_(start), context_(context), findings_(findings) {}
-
-  void look() {
-    if (const auto config = start_.argument("config"); config && is_there("--config", *config)) {
-      const LintContext::ConfigFile file = context_.read_config(std::string(from_start(*config)));
-      if (!file.fault.empty()) findings_.error(start_.line, "lockstep", file.fault);
-      for (const auto& [key, path] : file.inputs)
-        if (!start_.argument(key)) is_there(fmt::format("{} in {}:", key, *config), path);
-    }
-    for (const std::string& key : context_.input_keys)
-      if (const auto path = start_.argument(key)) is_there("--" + key, *path);
-    const auto train = std::ranges::find(start_.program, "train");
-    for (auto word = train; word != start_.program.end(); ++word)
-      if (word->starts_with('$') && !(word - 1)->starts_with("--")) unseen_.push_back(*word);
-    if (!unseen_.empty())
-      findings_.note(start_.line, rule,
-                     "not checked, because only the job knows it: " + join(unseen_, ", "));
-  }
-
- private:
-  /// True when it was looked at, and can be read.
-  bool is_there(const std::string& what, const std::string& given) {
-    const std::string path(from_start(given));
-    if (path.empty()) return false;
-    if (!is_literal(path) || (path[0] != '/' && is_elsewhere(script_, start_.command)) ||
-        may_be_made(script_, path, start_.command)) {
-      unseen_.push_back(fmt::format("{} {}", what, given));
-      return false;
-    }
-    const std::string fault = context_.fault_of_path(path);
-    if (!fault.empty())
-      findings_.error(start_.line, rule, fmt::format("{} {}: {}", what, given, fault));
-    return fault.empty();
-  }
-
-  const BatchScript& script_;
-  const RankStart& start_;
-  const LintContext& context_;
-  Findings& findings_;
-  std::vector<std::string> unseen_;
-};
-
-}  // namespace
-
-void lint_paths(const BatchScript& script, const LintContext& context, Findings& findings) {
-  if (!context.fault_of_path || !context.read_config) return;
-  for (const RankStart& start : script.starts)
-    if (start.trains()) StartedFiles(script, start, context, findings).look();
 }
 
 }  // namespace lockstep::cluster

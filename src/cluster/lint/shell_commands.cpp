@@ -24,7 +24,7 @@ class Reader {
 
   void step() {
     const char c = now();
-    if (c == '\\') return escape();
+    if (c == '\\') return skip_blank_end(), escape();
     if (c == '\'') return quote();
     if (c == '"') return double_quote();
     if (c == '$' && (next_is('(') || next_is('{'))) return substitution();
@@ -58,6 +58,14 @@ class Reader {
     if (now() != '\n') return take();
     ++line_;
     ++at_;
+  }
+
+  /// REQUIRES: a backslash is here.
+  void skip_blank_end() {
+    const std::size_t end = script_.find_first_not_of(" \t", at_ + 1);
+    if (end == at_ + 1 || end == script_.npos || script_[end] != '\n') return;
+    command_.blank_ends.push_back(line_);
+    at_ = end - 1;  // escape() takes what is here for the backslash
   }
 
   void begin_quoted() {

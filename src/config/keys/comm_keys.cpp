@@ -6,9 +6,9 @@ std::vector<ConfigKey> comm_keys() {
   using Section = C::Comm;
   return {
       key("comm.bucket-mb", &C::comm, &Section::bucket_mb,
-          "gradients are reduced in buckets of this size (10^6 bytes, or 25MB; 0 or auto: 1 on one "
-          "node, 25 "
-          "on GPUs, else by what an all-reduce costs, which is measured)")
+          "gradients are reduced in buckets of this size: 10^6 bytes, or 25MB; auto: 1 on one "
+          "node, "
+          "25 on GPUs, else by what an all-reduce costs, which is measured")
           .within(0.001, 4096)
           .or_zero()
           .or_auto()
@@ -23,14 +23,16 @@ std::vector<ConfigKey> comm_keys() {
           "quarter and adds in the next step what rounding left out")
           .between_ranks(),
       key("comm.power-sgd", &C::comm, &Section::power_sgd,
-          "gradients of weights travel as products of matrices of this rank (PowerSGD; 0: "
-          "whole): a hundredth of the bytes; what a product leaves out is added in the next step")
+          "gradients of weights travel as products of matrices of this rank (PowerSGD): a "
+          "hundredth "
+          "of the bytes; what a product leaves out is added in the next step")
           .within(0, 8)
           .between_ranks(),
       key("comm.power-sgd-from-epoch", &C::comm, &Section::power_sgd_from_epoch,
-          "gradients travel whole before this epoch, counted from 0 (0 or auto: before the warm-up "
-          "has ended, optim.warmup-epochs)")
+          "gradients travel whole before this epoch, counted from 0; auto: before the warm-up has "
+          "ended, optim.warmup-epochs")
           .or_auto()
+          .at_least(0)
           .needs(
               "comm.power-sgd", [](const Config& config) { return config.comm.power_sgd > 0; },
               "gradients travel whole")
@@ -73,10 +75,11 @@ std::vector<ConfigKey> sync_keys() {
           .between_ranks(),
       key("sync.from-epoch", &C::sync, &Section::from_epoch,
           "all ranks agree in each step before this epoch, counted from 0")
+          .at_least(0)
           .needs("sync.every", is_rare, "all ranks agree in each step")
           .between_ranks(),
       key("sync.outer-momentum", &C::sync, &Section::outer_momentum,
-          "momentum of the agreed weights towards the groups' mean; 0: they become the mean")
+          "momentum of the agreed weights towards the groups' mean, which they become without it")
           .within(0, 0.999)
           .needs("sync.every", is_rare, "all ranks agree in each step")
           .between_ranks(),
@@ -90,7 +93,7 @@ std::vector<ConfigKey> sync_keys() {
           "(stochastic gradient push): no rank waits for all others")
           .between_ranks(),
       key("sync.gossip-late", &C::sync, &Section::gossip_late,
-          "these weights are added this many steps later, so that steps hide their way; 0: at once")
+          "these weights are added this many steps later, so that steps hide their way")
           .within(0, 8)
           .needs("sync.gossip", has_gossip, "no weights are sent")
           .between_ranks(),

@@ -18,21 +18,26 @@ std::vector<ConfigKey> data_keys() {
           "training set: a shard, a folder of shards, or any HDF5 file of images and labels; a "
           "pattern like 'part*.h5' names several")
           .of_a_node()
-          .names_input(),
-      key("data.val", &C::data, &Section::val, "validation set (empty: none)")
+          .names_input()
+          .usual(),
+      key("data.val", &C::data, &Section::val, "validation set")
+          .if_empty("val/ next to the training set's train/, in a folder that pack made")
           .of_a_node()
-          .names_input(),
+          .names_input()
+          .usual(),
       key("data.images", &C::data, &Section::images,
-          "files that are not shards: name of the data set of images (empty: found by its shape "
-          "and name)")
+          "files that are not shards: name of the data set of images")
+          .if_empty("found by its shape and name")
           .for_external(),
       key("data.labels", &C::data, &Section::labels,
           "the same for the labels; FILE:NAME where they lie in another file")
+          .if_empty("found by its shape and name")
           .for_external(),
-      key("data.val-images", &C::data, &Section::val_images,
-          "name in the validation set (empty: as data.images)")
+      key("data.val-images", &C::data, &Section::val_images, "name in the validation set")
+          .if_empty("as data.images")
           .needs("data.val", validates),
       key("data.val-labels", &C::data, &Section::val_labels, "the same for the labels")
+          .if_empty("as data.labels")
           .needs("data.val", validates),
       key("data.layout", &C::data, &Section::layout,
           "files that are not shards: position of the channels")
@@ -42,9 +47,10 @@ std::vector<ConfigKey> data_keys() {
           "0-255, inferred from some rows")
           .for_external(),
       key("data.classes", &C::data, &Section::classes,
-          "files that are not shards: number of classes (0: those named in the file, else the "
-          "largest label + 1)")
+          "files that are not shards: number of classes; auto: those named in the file, else the "
+          "largest label + 1")
           .within(0, 1 << 20)
+          .or_auto()
           .for_external(),
       key("data.cache-mb", &C::data, &Section::cache_mb,
           "chunked files: memory of each rank for decoded chunks (10^6 bytes, or a size such as "
@@ -57,22 +63,24 @@ std::vector<ConfigKey> data_keys() {
           "order of an epoch: all rows mixed; blocks of rows in random order, with the rows of "
           "some blocks mixed (reads large pieces); or each node keeps its rows and mixes them"),
       key("data.block", &C::data, &Section::block,
-          "shuffle = block, node: consecutive rows of a block (0: those of a chunk, or of 4 MB)")
+          "shuffle = block, node: consecutive rows of a block; auto: those of a chunk, or of 4 MB")
           .within(0, 1 << 30)
+          .or_auto()
           .needs("data.shuffle", has_blocks, "it mixes all rows"),
       key("data.window", &C::data, &Section::window,
           "shuffle = block: number of blocks whose rows are mixed")
           .within(1, 1 << 20)
           .needs("data.shuffle", mixes_blocks, "'block' mixes the rows of some blocks"),
       key("data.readahead", &C::data, &Section::readahead,
-          "rows to request ahead of those being read (0: none; chunked files: enough to keep the "
-          "threads busy)")
+          "rows to request ahead of those being read; auto: none, and of chunked files enough to "
+          "keep the threads busy")
           .within(0, 1 << 30)
+          .or_auto()
           .bookkeeping()
           .of_a_node(),
       key("data.stage", &C::data, &Section::stage,
           "folder on each node (a local disk, /dev/shm) to which the training set is copied while "
-          "it is first read (empty: none)")
+          "it is first read")
           .bookkeeping()
           .of_a_node(),
       key("data.read", &C::data, &Section::read,
@@ -83,23 +91,28 @@ std::vector<ConfigKey> data_keys() {
           "the part of an image to train on: a window at a random place, or a box of "
           "random size and shape, resized; auto: the latter for JPEGs"),
       key("data.size", &C::data, &Section::size,
-          "side of the network's input (0: 224 for JPEGs, else the size of the rows)")
-          .within(0, 65535),
+          "side of the network's input; auto: 224 for JPEGs, else the size of the rows")
+          .within(0, 65535)
+          .or_auto()
+          .usual(),
       key("data.resize", &C::data, &Section::resize,
           "resize images to this shorter side before cutting out a random window or, in "
-          "validation, the centre (0: 256/224 of the input's side, for JPEGs and random-resized)")
-          .within(0, 65535),
+          "validation, the centre; auto: 256/224 of the input's side, for JPEGs and random-resized")
+          .within(0, 65535)
+          .or_auto(),
       key("data.min-area", &C::data, &Section::min_area,
           "random-resized: smallest share of an image's area")
           .within(0.0001, 1)
           .needs("data.crop", may_cut_boxes, "'random' takes windows of one size"),
       key("data.pad", &C::data, &Section::pad,
-          "random crop from an image padded by this many pixels"),
-      key("data.flip", &C::data, &Section::flip, "flip horizontally with probability 1/2"),
-      key("data.cutout", &C::data, &Section::cutout,
-          "side of a random square that is cut out (0: none)"),
+          "random crop from an image padded by this many pixels")
+          .at_least(0)
+          .usual(),
+      key("data.flip", &C::data, &Section::flip, "flip horizontally with probability 1/2").usual(),
+      key("data.cutout", &C::data, &Section::cutout, "side of a random square that is cut out")
+          .at_least(0),
       key("data.brightness", &C::data, &Section::brightness,
-          "colour jitter: levels are multiplied by 1 - x to 1 + x (0: off)")
+          "colour jitter: levels are multiplied by 1 - x to 1 + x")
           .within(0, 100),
       key("data.contrast", &C::data, &Section::contrast, "colour jitter, the same for contrast")
           .within(0, 100),
@@ -110,14 +123,14 @@ std::vector<ConfigKey> data_keys() {
           "colour jitter: the hue is turned by up to this share of the circle")
           .within(0, 0.5),
       key("data.randaugment", &C::data, &Section::randaugment,
-          "RandAugment: number of random operations on each image (usual: 2; 0: none)")
+          "RandAugment: number of random operations on each image (usual: 2)")
           .within(0, 100),
       key("data.randaugment-magnitude", &C::data, &Section::randaugment_magnitude, "their strength")
           .within(0, 30)
           .needs("data.randaugment", has_operations),
       key("data.erase", &C::data, &Section::erase, "random erasing: probability").within(0, 1),
       key("data.mixup", &C::data, &Section::mixup,
-          "mixup: alpha of the Beta distribution of the shares (usual: 0.2; 0: off)")
+          "mixup: alpha of the Beta distribution of the shares (usual: 0.2)")
           .within(0.01, 100)
           .or_zero(),
       key("data.cutmix", &C::data, &Section::cutmix,
@@ -125,8 +138,8 @@ std::vector<ConfigKey> data_keys() {
           .within(0.01, 100)
           .or_zero(),
       key("data.workers", &C::data, &Section::workers,
-          "threads of each rank that read and augment (0 or auto: as many of the spare cores as "
-          "help, which is measured)")
+          "threads of each rank that read and augment; auto: as many of the spare cores as help, "
+          "which is measured")
           .within(0, most_threads)
           .or_auto()
           .bookkeeping()
@@ -143,6 +156,7 @@ std::vector<ConfigKey> data_keys() {
           .bookkeeping(),
       key("data.bad-rows-limit", &C::data, &Section::bad_rows_limit,
           "skip: an epoch with more bad rows than this ends the run")
+          .at_least(0)
           .needs("data.on-bad-row", skips_rows, "the first bad row ends the run")
           .bookkeeping(),
   };

@@ -21,10 +21,10 @@ bool is_step(const C& c) { return c.optim.decay == Decay::step; }
 std::vector<ConfigKey> optim_keys() {
   using Section = C::Optim;
   return {
-      key("optim.lr", &C::optim, &Section::lr, "highest learning rate").within(0, 1e6),
+      key("optim.lr", &C::optim, &Section::lr, "highest learning rate").within(0, 1e6).usual(),
       key("optim.lr-for-batch", &C::optim, &Section::lr_for_batch,
-          "linear scaling rule: lr is for this global batch and is scaled to the actual one (0: "
-          "not scaled)"),
+          "linear scaling rule: lr is for this global batch and is scaled to the actual one")
+          .at_least(0),
       key("optim.backbone-lr-factor", &C::optim, &Section::backbone_lr_factor,
           "multiplies the learning rate of all layers but the last one")
           .within(0, 1000)
@@ -33,7 +33,8 @@ std::vector<ConfigKey> optim_keys() {
           "SGD, or for large batches LARS or LAMB, which adapt each weight tensor's rate to its "
           "norm, or Muon, which makes a filter's momentum orthogonal; LARS needs an lr of about 5 "
           "to 30, LAMB of about 0.005, Muon of about 0.02 to 0.2")
-          .of_pace(),
+          .of_pace()
+          .usual(),
       key("optim.trust", &C::optim, &Section::trust,
           "LARS: a tensor's rate is lr * trust * |w| / (|g| + decay * |w|)")
           .within(0, 1)
@@ -70,30 +71,33 @@ std::vector<ConfigKey> optim_keys() {
           .needs("optim.rule", is_muon, "the rest belongs to 'muon'"),
       key("optim.weight-decay", &C::optim, &Section::weight_decay,
           "L2, added to the gradient; LAMB adds it to the step, and Muon's filters have none")
-          .within(0, 1),
+          .within(0, 1)
+          .usual(),
       key("optim.decay-norm-and-bias", &C::optim, &Section::decay_norm_and_bias,
           "weight decay on batch norm's scale and shift and on biases, too")
           .needs("optim.weight-decay", decays),
       key("optim.clip-norm", &C::optim, &Section::clip_norm,
-          "scale a step's gradients down to this norm of all of them together (0: never)")
+          "scale a step's gradients down to this norm of all of them together")
           .within(0, 1e6)
           .of_pace(),
       key("optim.ema", &C::optim, &Section::ema,
           "keep an exponential moving average of the weights with this decay, validate it too and "
-          "choose the best checkpoint by it (0: none)")
+          "choose the best checkpoint by it")
           .within(0, 0.999999)
-          .of_pace(),
+          .of_pace()
+          .usual(),
       key("optim.label-smoothing", &C::optim, &Section::label_smoothing,
           "in training; the validation loss does not use it")
           .within(0, 0.999999),
       key("optim.warmup-epochs", &C::optim, &Section::warmup_epochs,
           "linear warm-up; may be a fraction")
-          .up_to("epochs"),
+          .up_to("epochs")
+          .usual(),
       key("optim.warmup-start", &C::optim, &Section::warmup_start,
           "learning rate at the start of warm-up")
           .within(0, 1e6)
           .needs("optim.warmup-epochs", warms_up),
-      key("optim.decay", &C::optim, &Section::decay, "after warm-up"),
+      key("optim.decay", &C::optim, &Section::decay, "after warm-up").usual(),
       key("optim.final-lr", &C::optim, &Section::final_lr, "where cosine and polynomial decay end")
           .within(0, 1e6)
           .needs("optim.decay", has_final_lr, "'cosine' and 'polynomial' end at it"),

@@ -1,4 +1,5 @@
 #include "config/key.hpp"
+#include "lockstep/nn/resnet.hpp"
 
 namespace lockstep::config {
 namespace {
@@ -24,16 +25,25 @@ bool is_recompute_auto(const C& c) {
 
 std::vector<ConfigKey> run_keys() {
   return {
-      key("model", &C::model, "resnet20/32/44/56/110 (CIFAR) or resnet18/34/50/101/152 (ImageNet)"),
-      key("epochs", &C::epochs, "epochs to train").within(1, 1 << 24),
-      key("batch", &C::batch, "global batch: rows of one step over all ranks (0: 128)")
-          .within(0, most_batch_rows),
-      key("batch-per-rank", &C::batch_per_rank, "instead of batch: rows of one step on each rank")
-          .within(0, most_batch_rows),
+      key("model", &C::model,
+          "the network; of 20, 32, 44, 56 and 110 layers for small images (CIFAR), the others for "
+          "large ones (ImageNet)")
+          .one_of(nn::resnet_models())
+          .usual(),
+      key("epochs", &C::epochs, "epochs to train").within(1, 1 << 24).usual(),
+      key("batch", &C::batch,
+          "global batch: rows of one step over all ranks; auto: 128, or by batch-per-rank")
+          .within(0, most_batch_rows)
+          .or_auto()
+          .usual(),
+      key("batch-per-rank", &C::batch_per_rank,
+          "instead of batch: rows of one step on each rank; auto: by batch")
+          .within(0, most_batch_rows)
+          .or_auto(),
       key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into")
           .within(1, most_batch_rows)
           .of_pace(),
-      key("precision", &C::precision, "arithmetic of the convolutions"),
+      key("precision", &C::precision, "arithmetic of the convolutions").usual(),
       key("deterministic", &C::deterministic,
           "use only library routines that give the same bits each time, and choose no algorithm by "
           "measuring")
@@ -61,8 +71,8 @@ std::vector<ConfigKey> run_keys() {
           .needs("backend", may_use_gpus, "only a GPU's convolutions have engines to choose from")
           .of_pace(),
       key("tune-cache", &C::tune_cache,
-          "tune: the file that keeps what was measured, by device, library and shape (empty: "
-          "runs/plans.txt)")
+          "tune: the file that keeps what was measured, by device, library and shape")
+          .if_empty("runs/plans.txt")
           .needs("tune", is_tuned,
                  "the file keeps what it measures, on a GPU and not with deterministic")
           .bookkeeping(),
@@ -73,47 +83,57 @@ std::vector<ConfigKey> run_keys() {
           .of_pace(),
       key("memory-limit", &C::memory_limit,
           "recompute = auto: the most memory that a rank's process may take: 4GB, 500MiB, or bytes")
+          .at_least(0)
           .size()
           .needs("recompute", is_recompute_auto, "'auto' keeps the limit")
           .bookkeeping(),
-      key("seed", &C::seed, "of initial weights, shuffling and augmentation"),
+      key("seed", &C::seed, "of initial weights, shuffling and augmentation").at_least(0).usual(),
       key("init", &C::init,
           "file whose weights training begins with: a checkpoint, .safetensors, .pth, .npz or "
-          ".onnx, or "
-          "the folder of a run: its best.h5, or its newest (empty: random ones)")
-          .names_input(),
+          ".onnx, or the folder of a run: its best.h5, or its newest")
+          .if_empty("random weights")
+          .names_input()
+          .usual(),
       key("head", &C::head,
           "the last layer of such a file: keep it, or begin with a new one; auto: a new one where "
           "the data set has other classes")
-          .needs("init", has_init),
+          .needs("init", has_init)
+          .usual(),
       key("freeze", &C::freeze,
           "keep the weights and running statistics of the layers up to this one, which then need "
-          "no "
-          "gradient, momentum and reduction; backbone: of all but the last layer")
+          "no gradient, momentum and reduction; backbone: of all but the last layer")
           .needs("backend", computes, "a rehearsal's times are those of the whole network")
-          .of_pace(),
+          .of_pace()
+          .usual(),
       key("backend", &C::backend,
           "where to compute; clock: nowhere, a rehearsal that waits and trains nothing")
-          .bookkeeping(),
-      key("threads", &C::threads, "compute threads of each rank (0: one per core of its share)")
+          .bookkeeping()
+          .usual(),
+      key("threads", &C::threads,
+          "compute threads of each rank; auto: one for each core of its share")
           .within(0, most_threads)
-          .of_a_node(),
-      key("out", &C::out,
-          "run directory; {n} becomes the first free number (empty: runs/MODEL-{n})")
-          .bookkeeping(),
+          .or_auto()
+          .of_a_node()
+          .usual(),
+      key("out", &C::out, "run directory; {n} becomes the first free number")
+          .if_empty("runs/MODEL-{n}")
+          .bookkeeping()
+          .usual(),
       key("resume", &C::resume,
-          "'auto': resume from the run directory's newest valid checkpoint, if any; or a "
+          "auto: resume from the run directory's newest valid checkpoint, if any; or a "
           "checkpoint file")
           .bookkeeping()
-          .of_a_run(),
+          .of_a_run()
+          .usual(),
       key("stop-after", &C::stop_after,
-          "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM (0: never)")
+          "write a checkpoint and stop after this step, as on Ctrl-C or SIGTERM")
+          .at_least(0)
           .bookkeeping()
           .of_a_run(),
       key("notify", &C::notify,
           "command of the shell that rank 0 runs once when training ends, for 10 s at most; $1 and "
           "$LOCKSTEP_STATUS are finished, stopped, diverged or failed, $2 and $LOCKSTEP_RUN the "
-          "run's folder (empty before it has one), $3 and $LOCKSTEP_REASON why; for a page: "
+          "run's folder, once it has one, $3 and $LOCKSTEP_REASON why; for a page: "
           "'lockstep report \"$2\" -o page.html'; of its output 64 kB are passed on")
           .bookkeeping()
           .of_a_run(),
@@ -128,13 +148,16 @@ std::vector<ConfigKey> checkpoint_keys() {
   using Section = C::Checkpoint;
   return {
       key("checkpoint.every-steps", &C::checkpoint, &Section::every_steps,
-          "write one every N steps (0: never)")
+          "write one every N steps")
+          .at_least(0)
           .bookkeeping(),
       key("checkpoint.every-epochs", &C::checkpoint, &Section::every_epochs,
-          "write one every N epochs, and after the last (0: only after the last)")
-          .bookkeeping(),
+          "write one every N epochs, and after the last")
+          .at_least(0)
+          .bookkeeping()
+          .usual(),
       key("checkpoint.every-minutes", &C::checkpoint, &Section::every_minutes,
-          "write one after the step at which the newest is this old (0: never)")
+          "write one after the step at which the newest is this old")
           .within(0, 1e6)
           .bookkeeping(),
       key("checkpoint.keep", &C::checkpoint, &Section::keep,
@@ -182,7 +205,8 @@ std::vector<ConfigKey> watch_keys() {
           .within(0, 1e6)
           .bookkeeping(),
       key("audit.every-steps", &C::audit, &C::Audit::every_steps,
-          "compare all ranks' weights every N steps (0: never)")
+          "compare all ranks' weights every N steps")
+          .at_least(0)
           .bookkeeping()
           .between_ranks(),
       key("binding.require", &C::binding, &C::Binding::require,
@@ -250,8 +274,9 @@ std::vector<ConfigKey> eval_keys() {
   using Section = C::Eval;
   return {
       key("eval.batch", &C::eval, &Section::batch,
-          "rows of a validation batch on each rank (0: as in a training micro-batch)")
+          "rows of a validation batch on each rank; auto: as in a training micro-batch")
           .within(0, most_batch_rows)
+          .or_auto()
           .needs("data.val", validates, "nothing is validated")
           .bookkeeping(),
       key("eval.every-epochs", &C::eval, &Section::every_epochs,

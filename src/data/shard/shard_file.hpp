@@ -65,12 +65,6 @@ bool lies_in_one_piece(h5::Id images, std::uint64_t& offset);
 /// file and what is wrong with it.
 ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache);
 
-/// The files of a data set, sorted: `path` itself, the *.h5 in a folder, or those that match a
-/// pattern. Throws InputError naming `path` when there are none, or when a folder lacks one of the
-/// shards that the names of others count (train-00000-of-00002.h5). A pattern may leave some out,
-/// and pack did if a skipped.txt is next to the folder.
-std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path);
-
 /// "of the 2 shards that their names count, 1 is here: ..."; empty when none is missing.
 std::string say_missing_parts(std::span<const std::filesystem::path> files);
 

@@ -101,7 +101,7 @@ std::size_t configurations(const std::vector<Measurement>& steps) {
   return sizes.size();
 }
 
-void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Config& training) {
+void check_plan(const fs::path& folder, const PlanSpec& spec, const config::Config& training) {
   measurements_of(spec);  // throws for a plan without sense
   require(folder.string().find('\n') == std::string::npos,
           "a study's folder is named in its batch script, so its name has no line break");
@@ -110,6 +110,11 @@ void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Conf
   require(
       !fs::exists(folder),
       fmt::format("{}: exists already; lockstep scaling run continues a study", folder.string()));
+  require_makable(folder);
+}
+
+void write_plan(const fs::path& folder, const PlanSpec& spec, const config::Config& training) {
+  check_plan(folder, spec, training);
   make_directories(folder / "points");
   make_directories(folder / "logs");
   config::Config each = training;

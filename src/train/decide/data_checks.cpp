@@ -185,6 +185,12 @@ std::string given_set(const std::string& path, PackedPart part) {
   return found;
 }
 
+void require_files(const std::string& path, PackedPart part) {
+  std::error_code none;
+  for (const std::filesystem::path& file : data::list_shards(given_set(path, part)))
+    if (!std::filesystem::exists(file, none)) data::DataSet{file};
+}
+
 DataSets find_data_sets(const DataSets& given) {
   DataSets found{.train = given_set(given.train, PackedPart::training),
                  .val = given_set(given.val, PackedPart::validation)};

@@ -320,15 +320,21 @@ std::string describe_normalisation(const data::DataSetInfo& file, const data::Da
 
 }  // namespace
 
+FirstWeights read_first_weights(const config::Config& config, const data::DataSetInfo& input,
+                                const nn::Network& network) {
+  FirstWeights first{.path = choose_checkpoint(config.init), .model = {}};
+  first.model =
+      model::load_any(first.path, infer::describe_by_config, backend::Part::weights, &input);
+  first.keeps_head = config.head == config::HeadChoice::automatic
+                         ? !has_other_classes(first.model.about, input)
+                         : config.head == config::HeadChoice::keep;
+  require_fit(first.model, network, first.keeps_head, first.path);
+  return first;
+}
+
 void begin_with_weights(const config::Config& config, const data::DataSetInfo& input,
                         const nn::Network& network, backend::Parameters& parameters, bool is_root) {
-  const std::string path = choose_checkpoint(config.init);
-  const model::Model model =
-      model::load_any(path, infer::describe_by_config, backend::Part::weights, &input);
-  const bool keeps_head = config.head == config::HeadChoice::automatic
-                              ? !has_other_classes(model.about, input)
-                              : config.head == config::HeadChoice::keep;
-  require_fit(model, network, keeps_head, path);
+  const auto [path, model, keeps_head] = read_first_weights(config, input, network);
   const auto& slices = parameters.layout().slices;
   for (std::size_t i = 0; i < slices.size(); ++i)
     if (keeps_head || !nn::in_head(slices[i].tensor.role))

@@ -85,7 +85,7 @@ refused 'a word that belongs to no option is named' "'stray' was not expected" \
 refused 'a key given twice is named' 'model: takes one value, and is given 2' \
   "${train[@]}" --model resnet20 --model resnet32
 refused 'an unknown command is named' 'trian' "$LOCKSTEP" trian
-refused 'without a command the commands are listed' 'Subcommands:' "$LOCKSTEP"
+refused 'without a command the commands are listed' 'Commands:' "$LOCKSTEP"
 
 # ---- saved and read back -------------------------------------------------------------------------
 out=$'new\nline "\x01"'

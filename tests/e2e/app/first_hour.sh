@@ -20,7 +20,7 @@ refused 'of words that were not expected, the first is named' "'b' was not expec
 refused 'bench calls options as train does' 'photos: ' bench data photos --data.workers 2 \
   --data.slots 3
 run "$LOCKSTEP" bench train --model ResNet18
-((status == 2)) && says 'model "ResNet18" is not known; did you mean .resnet18'
+((status == 2)) && says 'model: .ResNet18. is not known; did you mean .resnet18'
 verdict $? 'a model in other letters is suggested'
 run "$LOCKSTEP" help eval
 ((status == 0)) && says 'Usage: lockstep eval' && run "$LOCKSTEP" help && says 'Usage: lockstep' &&

@@ -50,5 +50,5 @@ run "$LOCKSTEP" train --model resnet20 --data.train small/train --data.stage /pr
 [[ $status == 2 && ! -e refused ]] && says 'data.stage: /proc/none'
 verdict $? 'a folder that cannot be created is an error that names it'
 run "$LOCKSTEP" train --data.train small/train --data.shuffle blocks --out refused
-[[ $status != 0 ]] && says "data.shuffle: 'blocks' is not known; choose global, block, node"
+[[ $status != 0 ]] && says "data.shuffle: 'blocks' is not known; did you mean 'block'. Choose global, block, node"
 verdict $? 'an unknown order is an error that names it'

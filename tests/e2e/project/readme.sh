@@ -93,7 +93,7 @@ done
 missing() { said+="$page: $1"$'\n'; }
 known() {  # known NAME OPTION...: lockstep has this command with these options
   local help option
-  help=$("$LOCKSTEP" $1 --help 2>&1)
+  help=$("$LOCKSTEP" $1 --help all 2>&1)
   [[ $help == *"Usage: lockstep $1"* ]] || missing "lockstep $1: no such command"
   for option in "${@:2}"; do
     grep -Eq -- "(^|[ ,])${option%%=*}([ ,=]|$)" <<<"$help" ||

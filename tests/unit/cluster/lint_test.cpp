@@ -43,16 +43,17 @@ std::string with(const std::string& what, const std::string& text) { return with
 /// Wrong here are the option --epoch, the model resnet51, TOML with "bad", and all folders but
 /// "there".
 LintContext context() {
-  const auto option = [](const std::string& name, const std::optional<std::string>& value) {
-    if (name == "epoch") return std::string("no option epoch");
-    const bool wrong = name == "model" && value && *value == "resnet51";
-    return wrong ? "no model " + *value : std::string();
+  const auto faults = [](const ProgramCall& call) {
+    CallFaults found;
+    for (const std::string& word : call.words)
+      if (word == "--epoch" || word.ends_with("resnet51")) found.faults.push_back("no " + word);
+    return found;
   };
   const auto toml = [](const std::string& text) {
     return text.find("bad") == text.npos ? std::string() : std::string("a bad key");
   };
   LintContext context;
-  context.fault_of_option = option;
+  context.faults_of_call = faults;
   context.fault_of_toml = toml;
   context.is_folder = [](const std::string& path) { return path == "there"; };
   return context;
@@ -133,6 +134,7 @@ TEST_CASE("lint: how ranks are started", "[lint]") {
   only(with(" -c \"$SLURM_CPUS_PER_TASK\"", ""), "12 E cpus", "since Slurm 22.05");
   CHECK(findings(with({{" -c \"$SLURM_CPUS_PER_TASK\"", ""},
                        {"trap", "export SRUN_CPUS_PER_TASK=8\ntrap"}})) == "");
+  CHECK(findings(with({{" -c \"$SLURM_CPUS_PER_TASK\"", ""}, {"task=8", "task=1"}})) == "");
   only(with("#SBATCH --cpus-per-task=8\n", ""), "0 W cpus", "one core");
   only(with(" --mpi=pmix", ""), "12 W mpi", "--mpi=pmix");
   CHECK(findings(with("pmix", "none")) == "");  // NCCL needs no MPI
@@ -147,6 +149,20 @@ TEST_CASE("lint: how ranks are started", "[lint]") {
   CHECK(findings(with(srun, "mpirun --bind-to none -np 8 ")) == "");
   CHECK(findings(with(srun, "srun true\nmpirun --bind-to none -np 8 ")) == "");
   only(with(srun, ""), "12 E alone", "srun --mpi=pmix build/lockstep train");
+  only(with(srun, "torchrun "), "12 E launcher", "torchrun tells");
+  only(with(srun, "python3 -m torch.distributed.run "), "12 E launcher", "torch.distributed.run");
+}
+
+TEST_CASE("lint: what the shell reads in another way than it looks", "[lint]") {
+  only(with("train --out", "train \\ \n  --out"), "12 E blank", "remove the blank");
+  CHECK(findings(with("train --out", "train \\\n  --out")) == "");
+  CHECK(findings(with(trap, trap + "echo \"a \\ \n\"\n")) == "");
+  std::string dos = with("", "");
+  for (std::size_t at = 0; (at = dos.find('\n', at)) != dos.npos; at += 2) dos.insert(at, "\r");
+  only(dos, "1 E line-ends", "DOS");
+  const std::string sources = trap + "source env.sh\n";
+  CHECK(findings(with(trap, sources)) == "");
+  only(with({{"bash", "sh"}, {trap, sources}}), "12 W source", "#!/bin/bash");
 }
 
 TEST_CASE("lint: signals, requeueing and resuming", "[lint]") {
@@ -155,6 +171,8 @@ TEST_CASE("lint: signals, requeueing and resuming", "[lint]") {
   only(with(trap, ""), "8 E signal", "no trap for USR1");
   only(with("B:USR1", "USR1"), "8 E signal", "without B:");
   only(with("12:00:00", "2"), "8 E signal", "has not started");
+  only(with(ending, "\n"), "12 E signal", "only when this has ended");
+  CHECK(findings(with({{srun, "start() {\n" + srun}, {ending, "\n}\nstart &\nwait $!\n"}})) == "");
   only(with({{trap, ""}, {"B:USR1", "USR2"}}), "8 E signal", "kills");
   CHECK(findings(with({{trap, ""}, {"B:USR1", "USR1"}})) == "");
   only(with("#SBATCH --open-mode=append\n", ""), "9 W open-mode", "--open-mode=append");
@@ -170,15 +188,19 @@ TEST_CASE("lint: signals, requeueing and resuming", "[lint]") {
 }
 
 TEST_CASE("lint: a job that failed is not to be COMPLETED", "[lint]") {
-  only(with(ending, " | tee log\n"), "12 E status", "pipefail");
-  CHECK(findings(with({{trap, trap + "set -o pipefail\n"}, {ending, " | tee log\n"}})) == "");
+  const Change to_ranks{"B:USR1", "USR1"};  // srun runs in the foreground
+  const auto ends = [&](const std::string& how, const std::string& first = "") {
+    return with({to_ranks, {trap, first}, {ending, how}});
+  };
+  only(ends(" | tee log\n"), "11 E status", "pipefail");
+  CHECK(findings(ends(" | tee log\n", "set -o pipefail\n")) == "");
   only(with(ending, " &\nstep=$!\n"), "12 E status", "does not wait");
   only(with(ending, " &\nwait\n"), "12 E status", "wait alone returns 0");
-  only(with(ending, "\necho done\n"), "12 W status", "keep $?");
-  CHECK(findings(with(ending, "\n")) == "");
-  CHECK(findings(with(ending, "\nstatus=$?\necho done\nexit $status\n")) == "");
-  CHECK(findings(with({{trap, trap + "set -e\n"}, {ending, "\necho done\n"}})) == "");
-  CHECK(findings(with(ending, " || exit 1\necho done\n")) == "");
+  only(ends("\necho done\n"), "11 W status", "keep $?");
+  CHECK(findings(ends("\n")) == "");
+  CHECK(findings(ends("\nstatus=$?\necho done\nexit $status\n")) == "");
+  CHECK(findings(ends("\necho done\n", "set -e\n")) == "");
+  CHECK(findings(ends(" || exit 1\necho done\n")) == "");
 }
 
 TEST_CASE("lint: arrays", "[lint]") {
@@ -206,9 +228,22 @@ TEST_CASE("lint: what a task of an array does to its number is done to all tasks
 
 TEST_CASE("lint judges lockstep's own options and models", "[lint]") {
   CHECK(findings(with("--resume auto", "--resume auto --model resnet20 --model=$MODEL")) == "");
-  only(with("--resume auto", "--resume auto --epoch 90"), "12 E lockstep", "no option epoch");
-  only(with("--resume auto", "--resume auto --model resnet51"), "12 E lockstep",
-       "no model resnet51");
+  only(with("--resume auto", "--resume auto --epoch 90"), "12 E lockstep", "no --epoch");
+  only(with("--resume auto", "--resume auto --model resnet51"), "12 E lockstep", "no resnet51");
+}
+
+TEST_CASE("lint knows a variable that is set once, in any case", "[lint]") {
+  const Change uses{" --resume", " --model=$MODEL --resume"};
+  const auto set = [&](const std::string& lines) { return with({{trap, trap + lines}, uses}); };
+  only(set("export MODEL=resnet51\n"), "13 E lockstep", "no --model=resnet51");
+  CHECK(findings(set("MODEL=resnet51\nMODEL=resnet50\n")) == "");
+  CHECK(findings(set("if [ -z \"$MODEL\" ]; then\n  MODEL=resnet51\nfi\n")) == "");
+  CHECK(findings(set("[ -n \"$MODEL\" ] || MODEL=resnet51\n")) == "");
+  CHECK(findings(set("MODEL=resnet51 ./look\n")) == "");
+  CHECK(findings(set("choose() {\n  MODEL=resnet51\n}\n")) == "");
+  only(with({{trap, trap + "options=(--model resnet51)\n"},
+             {" --resume", " \"${options[@]}\" --resume"}}),
+       "13 E lockstep", "no resnet51");
 }
 
 TEST_CASE("lint finds starts in functions and through variables", "[lint]") {

@@ -158,37 +158,6 @@ TEST_CASE("values out of range are errors that name the key", "[config]") {
   refused("resume = \"auto\"", "--out");
 }
 
-TEST_CASE("the help of a key ends with its range or its choices", "[config]") {
-  const auto help_ends = [](const char* name, const std::string& end) {
-    const ConfigKey* key = find_key(name);
-    REQUIRE(key != nullptr);
-    CHECK_THAT(key->help, Catch::EndsWith(end));
-  };
-  help_ends("data.size", " [0 to 65535]");
-  help_ends("optim.momentum", " [0 to 0.999999]");
-  help_ends("optim.warmup-epochs", " [0 to epochs]");
-  help_ends("data.mixup", " [0 or 0.01 to 100]");
-  help_ends("checkpoint.keep", " [at least 1]");
-  help_ends("precision", ": fp32, tf32, bf16, fp16");
-  help_ends("data.range", ": auto, 0-1, 0-255, -1-1");
-  CHECK(find_key("data.siz") == nullptr);
-  for (const ConfigKey& key : config_keys()) {
-    INFO(key.name);
-    if (key.range && !key.range->high_key.empty()) CHECK(find_key(key.range->high_key) != nullptr);
-    if (key.need) CHECK(find_key(key.need->key) != nullptr);
-    if (key.choices.empty()) continue;
-    for (const std::string& choice : key.choices) {
-      Config config;
-      key.set(config, choice);
-      CHECK(key.get(config) == choice);
-    }
-    Config config;
-    CHECK_THROWS_WITH(
-        key.set(config, "none of them"),
-        Contains(key.name + ": 'none of them' is not known; choose " + key.choices.front() + ", "));
-  }
-}
-
 TEST_CASE("the bounds of a range belong to it, and what is outside names them", "[config]") {
   for (const ConfigKey& key : config_keys()) {
     if (!key.range) continue;

@@ -38,9 +38,9 @@ TEST_CASE("TOML's whole language is read", "[config]") {
   CHECK(config.data.val == "one,line");
   CHECK(config.data.flip);
   CHECK(config.checkpoint.keep == 7);
-  const Config inlined = parsed("optim = { lr = 5e-1, milestones = [] }\nmodel = '''a'b'''");
+  const Config inlined = parsed("optim = { lr = 5e-1, milestones = [] }\nnotify = '''a'b'''");
   CHECK(inlined.optim.lr == 0.5f);
-  CHECK(inlined.model == "a'b");
+  CHECK(inlined.notify == "a'b");
 }
 
 TEST_CASE("a saved configuration reads back whatever numbers and bytes are in it", "[config]") {

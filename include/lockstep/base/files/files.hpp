@@ -86,6 +86,9 @@ std::string read_text(const std::filesystem::path& path);
 /// of the machine. Throws as fail_by_system().
 void make_directories(const std::filesystem::path& path);
 
+/// Throws as make_directories() where that is certain to; makes nothing.
+void require_makable(const std::filesystem::path& path);
+
 /// Raises the soft limit of open files by `more`, at most to the hard limit. The usual soft limit
 /// (1024) only protects programs that use select().
 void allow_open_files(std::size_t more);

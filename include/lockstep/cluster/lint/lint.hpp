@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace lockstep::cluster {
@@ -24,30 +23,32 @@ struct Finding {
   std::string text;
 };
 
-/// What lint asks about things outside the script. Functions that are not set are not asked.
-struct LintContext {
-  /// The fault of an option of `lockstep train` (without dashes) and its value; empty when there is
-  /// none. Without a value only the name is judged.
-  std::function<std::string(const std::string& name, const std::optional<std::string>& value)>
-      fault_of_option;
-  std::function<std::string(const std::string& toml)> fault_of_toml;  ///< the same for a TOML file
-  std::function<bool(const std::string& path)> is_folder;
-
-  /// Why a file or folder cannot be read from here; empty when it can.
-  std::function<std::string(const std::string& path)> fault_of_path;
-  std::vector<std::string> input_keys;  ///< options that name a file or folder to read
-  /// What --config names, as read from here.
-  struct ConfigFile {
-    std::string fault;  ///< empty: none
-    /// Input keys that it sets, with their paths.
-    std::vector<std::pair<std::string, std::string>> inputs;
-  };
-  std::function<ConfigFile(const std::string& path)> read_config;
+/// A command of lockstep in a script.
+struct ProgramCall {
+  std::vector<std::string> words;  ///< after the program's name; variables as they are written
+  std::optional<int> ranks;        ///< empty: the script does not show how many
+  /// Whether what the job will find at this path can be seen from here: its name is written out,
+  /// and no command before this one goes elsewhere, or may make it.
+  std::function<bool(const std::string& path)> shows;
 };
 
+struct CallFaults {
+  std::vector<std::string> faults;  ///< as lockstep would report them
+  std::vector<std::string> unseen;  ///< words that only the job can judge
+};
+
+/// What lint asks about things outside the script. Functions that are not set are not asked.
+struct LintContext {
+  std::function<CallFaults(const ProgramCall&)> faults_of_call;
+  std::function<std::string(const std::string& toml)> fault_of_toml;  ///< empty: none
+  std::function<bool(const std::string& path)> is_folder;
+};
+
+/// Whether the shell takes the text as it is written.
+inline bool is_literal(std::string_view text) { return text.find_first_of("$`*?~") == text.npos; }
+
 /// Finds faults in an sbatch script that starts lockstep: in its #SBATCH lines, and in its calls of
-/// srun and mpirun. Sorted by line. Values that come from variables are not judged; where they name
-/// files, a note says so.
+/// srun and mpirun. Sorted by line. What only the job can know is not judged, and a note says so.
 std::vector<Finding> lint_batch_script(std::string_view script, const LintContext& context = {});
 
 }  // namespace lockstep::cluster

@@ -18,6 +18,12 @@ namespace lockstep::data {
 /// "classes in the order of their names: 0 daisy, 1 rose, 2 tulip", with the first and the last.
 std::string classes_in_order(std::span<const std::string> names);
 
+/// The files of a data set, sorted: `path` itself, the *.h5 in a folder, or those that match a
+/// pattern. Throws InputError naming `path` when there are none, or when a folder lacks one of the
+/// shards that the names of others count (train-00000-of-00002.h5). A pattern may leave some out,
+/// and pack did if a skipped.txt is next to the folder.
+std::vector<std::filesystem::path> list_shards(const std::filesystem::path& path);
+
 /// All files of one data set, opened and checked. Each file is whole HDF5; all have one shape and
 /// one list of classes; every label is in range; shards have a known format version, and none is
 /// there twice. Throws InputError naming the file and what is wrong.

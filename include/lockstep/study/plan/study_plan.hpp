@@ -69,6 +69,9 @@ std::size_t configurations(const std::vector<Measurement>& steps);
 /// files are not used. Throws InputError naming the path, or a key that a study sets itself.
 void write_plan(const std::filesystem::path& folder, const PlanSpec& spec,
                 const config::Config& training);
+/// Throws as write_plan(); writes nothing.
+void check_plan(const std::filesystem::path& folder, const PlanSpec& spec,
+                const config::Config& training);
 
 /// Throws InputError naming the file and what is wrong with it.
 PlanSpec read_plan(const std::filesystem::path& folder);

@@ -18,6 +18,9 @@ std::string packed_set(const std::string& path, PackedPart part);
 /// part.
 std::string given_set(const std::string& path, PackedPart part);
 
+/// Throws InputError as given_set() and opening the set do where it has no files.
+void require_files(const std::string& path, PackedPart part);
+
 /// The paths of a run's data sets. `val` may be empty.
 struct DataSets {
   std::string train, val;
