@@ -65,6 +65,31 @@ run "$LOCKSTEP" info hung1
 ((status == 0)) && says 'not finished'
 verdict $? 'a run that lost a rank is described as not finished'
 
+# ---- where TCP is blocked between the ranks, which MPI connects ------------------------------------
+"${CXX:-g++}" -x c -O1 -shared -fPIC -o no_tcp.so "$support/preloads/no_tcp.c" -ldl
+launch=(-x "LD_PRELOAD=$PWD/no_tcp.so")
+blocked='warning: rank 1 on .* does not reach rank 0 on .*: .* port [0-9]+: no connection through [a-z0-9]+: the ranks agree over MPI'
+begin 2 blocked "${long[@]}" --comm.deadline-s 4
+kill -STOP "${pids[1]}"
+finish blocked
+((status == 1 && seconds < 30)) && says "$blocked" && none_left &&
+  says 'error: .*: rank 1 did not arrive within 4 s(;|$)'
+verdict $? 'where TCP is blocked, the ranks say so once and agree over MPI; one that hangs is named'
+begin 4 blocked_killed "${long[@]}"
+kill -KILL "${pids[3]}"
+finish blocked_killed
+((status != 0 && seconds < 30)) && says 'rank 3 .*signal 9' && none_left
+verdict $? 'where TCP is blocked, the others end within 30 s after one of 4 ranks is killed'
+run mpirun --oversubscribe --bind-to none "${launch[@]}" -np 2 "${train[@]}" "${short[@]}" \
+  --stop-after 60 --out over_mpi
+((status == 3)) && says "$blocked" &&
+  run ranks 2 "${train[@]}" "${short[@]}" --stop-after 60 --out over_tcp &&
+  ((status == 3)) && ! says 'does not reach' &&
+  cmp <(tensors over_mpi/checkpoints/step-00000060.h5) \
+    <(tensors over_tcp/checkpoints/step-00000060.h5)
+verdict $? 'where TCP is blocked, a training has the bits of any other'
+launch=()
+
 # ---- signals -------------------------------------------------------------------------------------
 stopped() {  # stopped RUN: it says after which step it stopped, and has that step's checkpoint
   local file

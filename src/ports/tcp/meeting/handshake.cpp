@@ -168,6 +168,7 @@ void ConnectAttempt::try_next(std::size_t at) {
     coming_ = begin_connection(address(), port_);
     began_s_ = now_s();
     if (coming_) return;
+    fault_ = fmt::format("{} port {}: {}", address(), port_, not_reached());
   }
 }
 
