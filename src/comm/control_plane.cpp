@@ -43,9 +43,9 @@ class MeetingControl final : public Control {
     std::string disorder;
     auto wait = deadline(phase, [&] { return all_but(here, world()); });
     while (here.size() < parts.size()) {
+      wait.poll();  // first, because it may let the letter in
       const auto letter = fabric_.take(LetterKind::part);
       if (!letter) {
-        wait.poll();
         fabric_.wait();
         continue;
       }
@@ -79,6 +79,7 @@ class MeetingControl final : public Control {
     post({0}, LetterKind::part, phase + '\0' + mine, phase);
     auto wait = deadline(phase, [] { return std::vector<int>{0}; });
     for (;; fabric_.wait()) {
+      wait.poll();
       if (const auto letter = fabric_.take(LetterKind::result)) {
         wait.moved();
         std::string text = letter->text.substr(1);
@@ -86,7 +87,6 @@ class MeetingControl final : public Control {
         if (letter->text[0] == refusal_mark) throw Error(text);
         return text;
       }
-      wait.poll();
     }
   }
 
