@@ -94,7 +94,7 @@ edit bare.h5 drop config && evaluate bare.h5
 ((status == 0)) && agrees right.json 0 && ((status == 0)) && run "$LOCKSTEP" info bare.h5 &&
   says 'format 3; network resnet20'
 verdict $? 'a checkpoint whose configuration was removed evaluates with the same result'
-edit strange.h5 config 'model = "resnet21"
+edit strange.h5 config 'model = "resnet20"
 warp = 9
 ' && evaluate strange.h5
 ((status == 0)) && says 'warning: strange.h5, line 2: unknown key .warp.*; its configuration is ignored' &&

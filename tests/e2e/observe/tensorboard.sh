@@ -54,7 +54,7 @@ killed() {
   wait $pid 2>/dev/null
 }
 killed twice 12
-killed twice 33
+killed twice $(($(steps twice) + 10))  # what the first start has done does not count
 epochs=$(($(steps twice) / 10 + 2))
 run "${train[@]}" --epochs $epochs --out twice --resume auto
 ((status == 0)) && (($(ls twice/tensorboard | wc -l) == 3)) && (($(steps twice) == 10 * epochs))
