@@ -170,9 +170,10 @@ bool Mesh::move(int wait_ms) {
     if (lost && other.wanted) ++unconnected_;  // the other side has given up this connection
     if (from == 0 && other.link.gone() && rank_0_gone) std::exchange(rank_0_gone, nullptr)();
   }
-  // A rank that needs no connection is asked by others, too. It must not take long when there
-  // are strangers at the door.
-  const bool idle_door = unconnected_ == 0 && (knocked || door_->busy()) && now_s() >= door_s_;
+  // A rank that needs no connection is asked by others, too. Where tensors move, it must not take
+  // long when there are strangers at the door.
+  const bool idle_door =
+      unconnected_ == 0 && (knocked || door_->busy()) && (transports_ == 0 || now_s() >= door_s_);
   if (unconnected_ > 0 || idle_door) moved = connect() || moved;
   if (idle_door) door_s_ = now_s() + door_every_s;
   return moved;
