@@ -17,7 +17,8 @@ printf '#!/bin/sh\nexec taskset -c %s "%s" "$@"\n' "$cores" "$LOCKSTEP" >build/l
 chmod +x build/lockstep
 python3 "$repo/tests/support/flowers.py" flowers 25
 build/lockstep pack flowers --out data/flowers --resize 64 >pack.log 2>&1 || cat pack.log
-readme=$(python3 "$repo/tests/support/pages.py" commands "$repo/README.md" | grep -m 1 '^srun .* train ')
+readme=$(python3 "$repo/tests/support/pages.py" commands "$repo/README.md" |
+  grep -m 1 '^srun .* train ')
 
 # Sleeps 0.1 s again and again, and writes by how many seconds it woke up too late at worst.
 cat >sleeper.py <<'END'

@@ -5,7 +5,6 @@
 
 #include "app/start/launch.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/liveness/heartbeat.hpp"
 
 namespace lockstep::app {
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 
-#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/cluster/identity/rendezvous.hpp"
 #include "lockstep/comm/control_plane.hpp"
 #include "lockstep/comm/nodes.hpp"

@@ -65,7 +65,7 @@ run "$LOCKSTEP" info hung1
 ((status == 0)) && says 'not finished'
 verdict $? 'a run that lost a rank is described as not finished'
 
-# ---- where TCP is blocked between the ranks, which MPI connects -----------------------------------
+# ---- where TCP is blocked between the ranks, which MPI connects ----------------------------------
 "${CXX:-g++}" -x c -O1 -shared -fPIC -o no_tcp.so "$support/preloads/no_tcp.c" -ldl
 launch=(-x "LD_PRELOAD=$PWD/no_tcp.so")
 blocked='warning: rank 1 on .* does not reach rank 0 on .*: .* port [0-9]+: no connection through [a-z0-9]+: the ranks agree over MPI'

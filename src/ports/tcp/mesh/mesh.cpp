@@ -115,8 +115,7 @@ std::unique_ptr<comm::Transport> Mesh::make_transport(comm::WaitDeadline&) {
 
 std::string Mesh::host_of(int rank) const {
   if (rank == spec_.rank) return spec_.host;
-  const Peer& other = *peers_[static_cast<std::size_t>(rank)];
-  return other.host.empty() ? other.node : other.host;
+  return peer(rank).host.empty() ? peer(rank).node : peer(rank).host;
 }
 
 Link& Mesh::link(int rank) {

@@ -54,14 +54,10 @@ class Mesh final : public comm::Fabric {
 
   // While the ranks meet, and before they are introduced, rank 0 has a link to each of the others.
   const ListenerCard& card() const { return card_; }
-  const ListenerCard& card_of(int rank) const {
-    return peers_[static_cast<std::size_t>(rank)]->card;
-  }
-  const Link& link_of(int rank) const { return peers_[static_cast<std::size_t>(rank)]->link; }
+  const ListenerCard& card_of(int rank) const { return peer(rank).card; }
+  const Link& link_of(int rank) const { return peer(rank).link; }
   /// The node of a rank that was let in; else empty.
-  const std::string& came_from(int rank) const {
-    return peers_[static_cast<std::size_t>(rank)]->node;
-  }
+  const std::string& came_from(int rank) const { return peer(rank).node; }
   int strangers() const { return door_->strangers(); }
   /// A new connection, which replaces one that the other side has given up.
   void take_in(int rank, Socket socket);
@@ -85,7 +81,7 @@ class Mesh final : public comm::Fabric {
   void try_to_connect(int rank);
   std::string reason_against(const Hello& hello) const;
   void watch(int handle, int rank, std::uint32_t events);  ///< this rank's number: its door
-  Peer& peer(int rank) { return *peers_[static_cast<std::size_t>(rank)]; }
+  Peer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
 
   const MeshSpec spec_;
   ListenerCard card_;
