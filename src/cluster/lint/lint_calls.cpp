@@ -105,7 +105,7 @@ bool is_within(std::string_view path, std::string_view folder) {
 std::vector<std::string> outputs_of(const std::vector<std::string>& words) {
   std::vector<std::string> outputs;
   for (std::size_t i = 0; i < words.size(); ++i)
-    for (const std::string option : {"--out", "--to", "-o", "--json"}) {
+    for (const std::string option : {"--out", "--to", "-o", "--json", "--json-file"}) {
       if (words[i] == option && i + 1 < words.size()) outputs.push_back(words[i + 1]);
       if (words[i].starts_with(option + "=")) outputs.push_back(words[i].substr(option.size() + 1));
     }
