@@ -107,8 +107,7 @@ class Help {
     const auto rare = app_.get_options([](const CLI::Option* one) { return is_rare(*one); });
     const std::string more = fmt::format(
         "{} more keys: --help all, or --help SECTION, of {}; --help KEY is about one. Where auto "
-        "is "
-        "a value, the program chooses; 0 means off.",
+        "is a value, the program chooses; 0 means off.",
         rare.size(), join(sections_of(app_), ", "));
     return page([](const CLI::Option& option) { return !is_rare(option); },
                 rare.empty() ? "" : "\n" + wrapped(more, 0, columns_) + "\n");
@@ -116,14 +115,10 @@ class Help {
 
   /// Empty: there is no such section or option.
   std::string about(const std::string& topic) {
-    const auto is_named = [&](const CLI::Option& option) {
+    return options([&](const CLI::Option& option) {
       const auto& names = option.get_lnames();
-      return std::ranges::find(names, topic) != names.end();
-    };
-    const auto is_meant = [&](const CLI::Option& option) {
-      return section_of(option) == topic || is_named(option);
-    };
-    return options([&](const CLI::Option& option) { return is_meant(option); });
+      return section_of(option) == topic || std::ranges::find(names, topic) != names.end();
+    });
   }
 
  private:

@@ -66,7 +66,7 @@ int RankEnd::rank() const {
   return launch_.rank.world > 1 ? launch_.rank.rank : rank_by_environment().rank;
 }
 
-bool RankEnd::under_mpirun() const {
+bool RankEnd::under_mpirun() {
   return cluster::process_environment()("OMPI_COMM_WORLD_SIZE").has_value();
 }
 

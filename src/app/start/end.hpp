@@ -33,7 +33,7 @@ class RankEnd {
 
   /// This process's rank, or the best guess: 0 where that cannot be known.
   int rank() const;
-  bool under_mpirun() const;  ///< Open MPI's
+  static bool under_mpirun();  ///< Open MPI's
 
  private:
   bool hears_rank_0(int status, const std::string& what = "") const;

@@ -291,7 +291,7 @@ void Launch::stay_independent() {
 bool Launch::leave_to_rank_0() {
   kind = Kind::left_to_rank_0;
   if (rank_by_environment().rank == 0) return false;
-  if (!RankEnd(*this).under_mpirun()) return true;
+  if (!RankEnd::under_mpirun()) return true;
   try {
     world = std::make_unique<comm::World>(argc, argv);
     world->meet();  // not in MPI_Finalize: rank 0 may end all ranks

@@ -148,8 +148,7 @@ class ScriptReader {
     const ShellCommand& command = script_.commands[number];
     const std::size_t at = program_in(words);
     if (at == words.size() || is_value(number)) return;
-    const std::string& word = words[at];
-    const std::string name = word.substr(word.rfind('/') + 1);
+    const std::string name = file_name(words[at]);
     RankStart start;
     start.command = number;
     start.line = command.line;

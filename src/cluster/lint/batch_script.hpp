@@ -125,6 +125,8 @@ struct Setting {
   std::string value;
 };
 
+inline std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 /// Whether it is lockstep's path, or a variable named after it.
 bool is_lockstep(const std::string& word);
 

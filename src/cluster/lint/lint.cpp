@@ -138,7 +138,7 @@ void lint_array_number(const BatchScript& script, Findings& findings) {
 std::string other_launcher(const ShellCommand& command) {
   const std::size_t at = program_in(command.words);
   if (at == command.words.size() || !std::ranges::any_of(command.words, is_lockstep)) return "";
-  const std::string name = command.words[at].substr(command.words[at].rfind('/') + 1);
+  const std::string name = file_name(command.words[at]);
   for (const std::string_view other : {"torchrun", "accelerate", "deepspeed", "horovodrun"})
     if (name == other) return name;
   for (const std::string& word : command.words)

@@ -28,8 +28,6 @@ std::string seen_from_start(const std::string& word) {
   return word.substr(0, equals + 1) + from_start(word.substr(equals + 1));
 }
 
-std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 /// What starts another program, whose name is among its words.
 bool is_wrapper(const std::string& word) {
   constexpr std::array<std::string_view, 15> names{

@@ -274,7 +274,7 @@ void lint_alone(const BatchScript& script, Findings& findings) {
   for (const ShellCommand& command : script.commands) {
     const std::size_t at = program_in(command.words);
     if (at + 1 >= command.words.size()) continue;
-    const std::string name = command.words[at].substr(command.words[at].rfind('/') + 1);
+    const std::string name = file_name(command.words[at]);
     const std::string& what = command.words[at + 1];
     if ((name == "lockstep" || name == "lockstep}") && (what == "train" || what == "eval"))
       findings.error(command.line, "alone",

@@ -14,25 +14,25 @@ namespace {
 
 constexpr double look_every_s = 0.1;  // a rank that waits listens ten times a second
 constexpr double last_words_s = 1;
+// After a deadline, movement and answers may still come: a late rank may have come just then, and
+// answers take a while on machines with more ranks than cores.
+constexpr double look_longer_s = 2;
+// The heartbeats see within three seconds that another rank has gone, know more, and end this
+// process.
+constexpr double time_for_heartbeat_s = 10;
 
 std::string to_text(const std::vector<int>& ranks, const char* one, const char* several) {
   return fmt::format("{} {}", rank_list(ranks), ranks.size() == 1 ? one : several);
 }
 
-}  // namespace
-
-void end_wait(const WaitFinding& found) {
+[[noreturn]] void end_wait(const WaitFinding& found) {
   if (found.outside()) throw OutsideFault(found.text, found.ending);
   if (found.gone) throw MissingRanks(found.text);
   throw Error(found.text, found.ending);
 }
 
-WaitFinding Absence::finding(const std::string& what) const {
-  WaitFinding found{what, ending};
-  if (found.outside()) found.text += "; " + text;
-  return found;
-}
-
+/// That the ranks `late` (ascending; empty: not known) came just after the deadline, after a wait
+/// of `waited_s` on rank `self`. Of the ranks that were on time, the first one speaks.
 void warn_of_late(std::string_view phase, const std::vector<int>& late, double waited_s,
                   double deadline_s, int self) {
   int first = 0;
@@ -40,6 +40,14 @@ void warn_of_late(std::string_view phase, const std::vector<int>& late, double w
   if (self != first) return;
   log::warn(fmt::format("{}: {} came after {:.0f} s, just after the deadline of {:g} s", phase,
                         late.empty() ? "the others" : rank_list(late), waited_s, deadline_s));
+}
+
+}  // namespace
+
+WaitFinding Absence::finding(const std::string& what) const {
+  WaitFinding found{what, ending};
+  if (found.outside()) found.text += "; " + text;
+  return found;
 }
 
 RollCall::Deadline::Deadline(RollCall& roll_call, double deadline_s, std::string phase,
@@ -185,19 +193,19 @@ void RollCall::end_without(const std::string& phase, const std::vector<int>& gon
 
 void RollCall::end(const std::vector<int>& absent, const std::map<int, Answer>& answers,
                    const WaitFinding& found) {
-  std::vector<int> told;
-  for (const int rank : all_but(absent, fabric_.world())) {
-    if (rank == fabric_.rank() || !fabric_.reaches(rank)) continue;
+  std::vector<int> told = all_but(absent, fabric_.world());
+  std::erase_if(told,
+                [this](int rank) { return rank == fabric_.rank() || !fabric_.reaches(rank); });
+  for (const int rank : told) {
     // One that was not asked may have heard as many findings as this rank; else it asks.
     const auto answer = answers.find(rank);
     const Told finding{answer == answers.end() ? round_ : answer->second.round, found};
     fabric_.send({rank}, LetterKind::finding, write_record(finding));
-    told.push_back(rank);
   }
   ++round_;
   const auto leaving = [&] {
     return std::ranges::any_of(fabric_.unsent(),
-                               [&](int rank) { return std::ranges::count(told, rank) > 0; });
+                               [&](int rank) { return std::ranges::binary_search(told, rank); });
   };
   for (Countdown left(last_words_s); leaving() && !left.over();) fabric_.wait();
   end_wait(found);

@@ -153,6 +153,7 @@ class Reception {
       : place_(place),
         mesh_(make_mesh(place, self)),
         card_keeper_(place.file, card_of(self)),
+        others_(comm::all_but({0}, self.world)),
         missed_(static_cast<std::size_t>(self.world)) {}
 
   std::unique_ptr<Mesh> wait(const comm::MeetingSpec& spec) {
@@ -174,7 +175,8 @@ class Reception {
   }
 
   void turn_away(const std::string& why, double within_s) {
-    for (Countdown left(within_s); mesh_->turn_away(why) + 1 < missed_.size() && !left.over();) {
+    mesh_->turn_away(why);
+    for (Countdown left(within_s); mesh_->turned_away() < others_.size() && !left.over();) {
       card_keeper_.check_left();
       mesh_->wait();
     }
@@ -190,15 +192,13 @@ class Reception {
     return card;
   }
 
-  std::vector<int> others() const { return comm::all_but({0}, mesh_->world()); }
-
   bool all_confirmed() const {
-    return std::ranges::all_of(others(),
+    return std::ranges::all_of(others_,
                                [this](int rank) { return mesh_->link_of(rank).confirmed(); });
   }
 
   void look_for_gone() {
-    for (const int rank : others()) {
+    for (const int rank : others_) {
       const Link& link = mesh_->link_of(rank);
       auto& missed = missed_[static_cast<std::size_t>(rank)];
       if (mesh_->came_from(rank).empty() || link.open())
@@ -213,17 +213,17 @@ class Reception {
 
   /// The ranks that came get the reason, as the answer to their first meeting.
   [[noreturn]] void give_up(const std::string& why) {
-    mesh_->send(others(), comm::LetterKind::result, comm::missing_mark + why);
+    mesh_->send(others_, comm::LetterKind::result, comm::missing_mark + why);
     // Closing a connection with unread data would discard what was just sent: read it first.
     const auto open = [this](int rank) { return mesh_->link_of(rank).open(); };
-    for (Countdown left(last_words_s); std::ranges::any_of(others(), open) && !left.over();)
+    for (Countdown left(last_words_s); std::ranges::any_of(others_, open) && !left.over();)
       mesh_->wait();
     throw comm::MissingRanks(why);
   }
 
   std::vector<int> here() const {
     std::vector<int> ranks{0};
-    for (const int rank : others())
+    for (const int rank : others_)
       if (!mesh_->came_from(rank).empty()) ranks.push_back(rank);
     return ranks;
   }
@@ -270,6 +270,7 @@ class Reception {
   const cluster::MeetingPlace& place_;
   std::unique_ptr<Mesh> mesh_;
   CardKeeper card_keeper_;
+  const std::vector<int> others_;                 ///< ranks
   std::vector<std::optional<Countdown>> missed_;  ///< by rank, since it has hung up
 };
 

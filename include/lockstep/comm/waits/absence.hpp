@@ -25,10 +25,6 @@ class MissingRanks : public Error {
   const bool told;  ///< rank 0 has reported it; the others need not
 };
 
-/// How long a rank that sees another one gone waits for the heartbeats, which see it within three
-/// seconds, know more, and end this process.
-constexpr double time_for_heartbeat_s = 10;
-
 /// What a rank has found out of a wait that did not end, and tells the others.
 struct WaitFinding {
   std::string text;  ///< empty: nothing was found
@@ -37,9 +33,6 @@ struct WaitFinding {
   /// It is the network's or a file system's fault.
   bool outside() const { return ending == Ending::network || ending == Ending::file_system; }
 };
-/// Throws OutsideFault, of a rank that has gone MissingRanks, else Error.
-[[noreturn]] void end_wait(const WaitFinding& found);
-
 /// The ranks that keep others waiting.
 struct Absence {
   std::vector<int> ranks;         ///< ascending; empty when every rank is present and on time
@@ -60,16 +53,6 @@ struct Absence {
 /// those ranks. Nothing when they are not known. Takes a second at most.
 /// **Thread safety:** any thread may call it.
 using FindAbsence = std::function<std::optional<Absence>(double waited_s)>;
-
-/// How long a rank looks for movement and answers after its deadline: a late rank may come just
-/// then, and answers take a while on machines with more ranks than cores.
-constexpr double look_longer_s = 2;
-
-/// Call it when something came then, after a wait of `waited_s` in `phase`, on rank `self`. Warns
-/// that the ranks `late` (ascending; empty: not known) came after the deadline. Of the ranks that
-/// were on time, the first one speaks.
-void warn_of_late(std::string_view phase, const std::vector<int>& late, double waited_s,
-                  double deadline_s, int self);
 
 /// Tells which ranks a wait is for at this moment: numbers in the world, ascending, without this
 /// one.

@@ -149,6 +149,7 @@ void HandshakeServer::add_to(std::vector<pollfd>& polled) const {
 namespace {
 
 constexpr double until_connected_s = 1, until_answered_s = 4;
+constexpr const char* not_reached = "no connection";
 
 }  // namespace
 
@@ -168,32 +169,42 @@ void ConnectAttempt::try_next(std::size_t at) {
     coming_ = begin_connection(address(), port_);
     began_s_ = now_s();
     if (coming_) return;
-    fault_ = fmt::format("{} port {}: {}", address(), port_, not_reached());
+    note_fault(not_reached);
   }
 }
 
 std::optional<Wire> ConnectAttempt::poll() {
   if (failed()) return std::nullopt;
-  std::string fault = hear();
+  const char* fault = hear();
   if (let_in_) return std::move(wire_);
-  if (fault.empty() && now_s() - began_s_ >= (coming_ ? until_connected_s : until_answered_s))
-    fault = coming_ ? not_reached() : "the rank that listens there does not answer";
-  if (fault.empty() || !refusal_.empty()) return std::nullopt;
-  fault_ = fmt::format("{} port {}: {}", address(), port_, fault);
+  if (!fault && now_s() - began_s_ >= (coming_ ? until_connected_s : until_answered_s))
+    fault = coming_ ? not_reached : "the rank that listens there does not answer";
+  if (!fault || !refusal_.empty()) return std::nullopt;
+  note_fault(fault);
   try_next(at_ + 1);
   return std::nullopt;
 }
 
-std::string ConnectAttempt::not_reached() const {
-  const std::string interface = interface_to(address());
-  return interface.empty() ? "no way leads there" : "no connection through " + interface;
+void ConnectAttempt::note_fault(const char* fault) {
+  fault_ = fault;
+  failed_address_ = address();
 }
 
-std::string ConnectAttempt::hear() {
+std::string ConnectAttempt::fault() const {
+  if (!fault_) return "";
+  std::string why = fault_;
+  if (fault_ == not_reached) {
+    const std::string interface = interface_to(failed_address_);
+    why = interface.empty() ? "no way leads there" : why + " through " + interface;
+  }
+  return fmt::format("{} port {}: {}", failed_address_, port_, why);
+}
+
+const char* ConnectAttempt::hear() {
   if (coming_) {
     const std::optional<bool> stands = connected(coming_);
-    if (!stands) return "";
-    if (!*stands) return not_reached();
+    if (!stands) return nullptr;
+    if (!*stands) return not_reached;
     stood_ = true;
     wire_ = Wire(std::move(coming_), handshake_limit);
   }
@@ -201,21 +212,21 @@ std::string ConnectAttempt::hear() {
   const auto message = wire_.receive();
   if (server_) {
     constexpr const char* stranger = "what listens there does not know this meeting's secret";
-    if (!message) return wire_.open() ? "" : stranger;
+    if (!message) return wire_.open() ? nullptr : stranger;
     const auto refusal = read_answer(secret_, *server_, mine_, *message);
     if (!refusal) return stranger;
     let_in_ = refusal->empty();
     refusal_ = *refusal;
-    return "";
+    return nullptr;
   }
   constexpr const char* other = "what listens there is not a rank of lockstep";
-  if (!message) return wire_.open() ? "" : other;
+  if (!message) return wire_.open() ? nullptr : other;
   server_ = read_greeting(*message);
   if (!server_) return other;
   began_s_ = now_s();
   mine_ = new_nonce();
   wire_.send(make_hello(secret_, *server_, mine_, hello_));
-  return "";
+  return nullptr;
 }
 
 void ConnectAttempt::add_to(std::vector<pollfd>& polled) const {

@@ -126,14 +126,14 @@ class ConnectAttempt {
   bool failed() const { return at_ >= addresses_.size() || !refusal_.empty(); }
   const std::string& address() const { return addresses_.at(at_); }  ///< the one being tried
   const std::string& refusal() const { return refusal_; }  ///< what a rank that listens has said
-  const std::string& fault() const { return fault_; }      ///< at the last address that failed
+  std::string fault() const;                               ///< at the last address that failed
   bool stood() const { return stood_; }  ///< at some address there was a connection
   void add_to(std::vector<pollfd>& polled) const;
 
  private:
   void try_next(std::size_t at);
-  std::string hear();  ///< why the listener is not at this address
-  std::string not_reached() const;
+  const char* hear();  ///< why the listener is not at this address; else null
+  void note_fault(const char* fault);
 
   Key secret_;
   std::uint16_t port_;
@@ -146,7 +146,9 @@ class ConnectAttempt {
   std::optional<Nonce> server_;  ///< the listener's, after its first message
   Nonce mine_{};
   bool let_in_ = false, stood_ = false;
-  std::string refusal_, fault_;
+  std::string refusal_;
+  const char* fault_ = nullptr;
+  std::string failed_address_;
 };
 
 }  // namespace lockstep::tcp

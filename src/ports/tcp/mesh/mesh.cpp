@@ -30,23 +30,22 @@ struct MeshCard {
   static void fields(auto& self, auto&& visit) { visit(self.card, self.host); }
 };
 
-/// This process opens a connection for each other rank, and other files. Returns how many it may.
-rlim_t allow_connections(rlim_t wanted) {
+/// This process opens a connection for each other rank, and other files: that many, or as many as it
+/// may. Returns why these are too few, or nothing.
+std::string allow_connections(int world) {
+  constexpr rlim_t others = 256;
+  const rlim_t wanted = static_cast<rlim_t>(world) + others;
   rlimit limit{};
   check(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
-  if (limit.rlim_cur >= wanted) return limit.rlim_cur;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
-  return limit.rlim_cur;
-}
-
-void require_connections(int world) {
-  constexpr rlim_t others = 256;
-  const rlim_t wanted = static_cast<rlim_t>(world) + others, allowed = allow_connections(wanted);
-  require(allowed >= wanted,
-          fmt::format("{} ranks that communicate over TCP need {} open files each, but the limit "
-                      "is {}: raise it (ulimit -n)",
-                      world, wanted, allowed));
+  if (limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(wanted, limit.rlim_max);
+    check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
+  }
+  if (limit.rlim_cur >= wanted) return "";
+  return fmt::format(
+      "{} ranks that communicate over TCP need {} open files each, but the limit is {}: raise it "
+      "(ulimit -n)",
+      world, wanted, limit.rlim_cur);
 }
 
 // The heartbeats need longer than the system's own limit to say what is wrong with a network.
@@ -83,7 +82,7 @@ class MeshTransport final : public comm::Transport {
 
 Mesh::Mesh(MeshSpec spec) : spec_(std::move(spec)), events_(epoll_create1(EPOLL_CLOEXEC)) {
   check(static_cast<bool>(events_), "epoll_create1");
-  allow_connections(static_cast<rlim_t>(world()) + 256);
+  allow_connections(world());
   Listener listener = listen_on(spec_.ports);
   card_ = {new_nonce(), listener.port, own_addresses()};
   door_.emplace(card_.secret, std::move(listener));
@@ -109,7 +108,8 @@ void Mesh::introduce(comm::Control& control) {
 }
 
 std::unique_ptr<comm::Transport> Mesh::make_transport(comm::WaitDeadline&) {
-  require_connections(world());
+  const std::string too_few = allow_connections(world());
+  require(too_few.empty(), too_few);
   return std::make_unique<MeshTransport>(*this, transports_++);
 }
 
@@ -246,11 +246,6 @@ void Mesh::take_in(int from, Socket socket) {
   watch(socket.get(), from, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (!link.open() && peer(from).wanted) --unconnected_;
   link.connect(std::move(socket), from < rank());
-}
-
-std::size_t Mesh::turn_away(const std::string& why) {
-  farewell_ = why;
-  return told_.size();
 }
 
 }  // namespace lockstep::tcp

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/owned.hpp"
@@ -61,8 +62,9 @@ class Mesh final : public comm::Fabric {
   int strangers() const { return door_->strangers(); }
   /// A new connection, which replaces one that the other side has given up.
   void take_in(int rank, Socket socket);
-  /// From now on ranks that come hear this; returns how many others have.
-  std::size_t turn_away(const std::string& why);
+  /// From now on ranks that come hear this, and do not come in.
+  void turn_away(std::string why) { farewell_ = std::move(why); }
+  std::size_t turned_away() const { return told_.size(); }  ///< how many ranks have heard it
   std::function<void()> rank_0_gone;  ///< called once, where its connection ends
 
  private:
