@@ -30,8 +30,8 @@ struct MeshCard {
   static void fields(auto& self, auto&& visit) { visit(self.card, self.host); }
 };
 
-/// This process opens a connection for each other rank, and other files: that many, or as many as it
-/// may. Returns why these are too few, or nothing.
+/// This process opens a connection for each other rank, and other files: it may have that many, or
+/// as many as its limit lets it. Returns why these are too few, or nothing.
 std::string allow_connections(int world) {
   constexpr rlim_t others = 256;
   const rlim_t wanted = static_cast<rlim_t>(world) + others;
