@@ -276,7 +276,7 @@ Command add_eval(Arguments root) {
       "write loss, top-1, top-5, accuracy per class and confusion matrix to this file; the "
       "matrix as [class, taken for, rows] of each entry above 0");
   add_data_keys(app, options->keys);
-  add_count(app, "--batch", options->batch, a_batch, "batch size of each rank");
+  add_count(app, "--batch", options->batch, a_batch, "rows that a rank computes at once");
   add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads of each rank; auto: one for each core of its share");
   app.add("--comm.deadline-s,--deadline-s", options->deadline_s,

@@ -75,7 +75,7 @@ struct PredictOptions {
             "file with a name in each line: of classes 0, 1, ... of a list");
     add_data_keys(app, keys);
     add_form_options(app, given_form, form);
-    add_count(app, "--batch", spec.batch, a_batch, "rows that are computed together");
+    add_count(app, "--batch", spec.batch, a_batch, "rows that a rank computes at once");
     add_count(app, "--piece-rows", spec.piece_rows, {1, 1'000'000'000},
               "rows that a worker takes at a time, in whole batches")
         .shows("4096, or fewer of a small data set");

@@ -41,8 +41,8 @@ bool is_section(const std::string& name) {
 
 std::string toml_value(const ConfigKey& key, const Config& config) {
   std::string value = key.get(config);
-  if (key.is_switch && value != "auto") return value;
-  if (key.kind == TomlKind::text) return toml_quote(value);
+  const bool is_text = key.kind == TomlKind::text && !key.is_switch;
+  if (is_text || value == "auto") return toml_quote(value);
   if (key.kind != TomlKind::list) return value;
   std::string spaced;
   for (const char c : value) spaced += c == ',' ? std::string(", ") : std::string(1, c);

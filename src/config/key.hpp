@@ -105,7 +105,7 @@ class KeyEntry {
   KeyEntry&& one_of(std::vector<std::string> choices) &&;
   /// 0 is valid, too.
   KeyEntry&& or_zero() &&;
-  /// "auto" means 0.
+  /// "auto", which is kept as 0.
   KeyEntry&& or_auto() &&;
   /// Takes sizes such as 4GB, too; numbers without a unit are of `unit_bytes`, and `whole` or not.
   KeyEntry&& size(double unit_bytes = 1, bool whole = true) &&;

@@ -54,7 +54,6 @@ std::string ConfigKey::range_text() const {
 
 std::string ConfigKey::usual_value() const {
   const std::string value = get({});
-  if (has_auto && value == "0") return "auto";
   return value.empty() ? if_empty : value;
 }
 
@@ -92,6 +91,10 @@ KeyEntry&& KeyEntry::or_auto() && {
   key_.has_auto = true;
   key_.set = [set = key_.set](Config& config, const std::string& text) {
     set(config, text == "auto" ? "0" : text);
+  };
+  key_.get = [get = key_.get](const Config& config) {
+    const std::string text = get(config);
+    return text == "0" ? "auto" : text;
   };
   return std::move(*this);
 }

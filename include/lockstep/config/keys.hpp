@@ -38,7 +38,7 @@ struct ConfigKey {
   std::optional<KeyNeed> need;
   bool changes_results = true;  ///< resuming with another value changes the bits
   bool is_size = false;         ///< a number that may also be a text such as "4GB"
-  bool has_auto = false;        ///< 0 is "auto", which it takes, too
+  bool has_auto = false;        ///< "auto" is a value; 0, its older form, is taken, too
   bool is_usual = false;        ///< among those that most trainings need: help begins with them
   bool is_switch = false;       ///< "auto", or true or false as a boolean key takes them
   bool for_external = false;    ///< about reading a file that is not a shard
@@ -53,7 +53,7 @@ struct ConfigKey {
   std::function<std::string(const Config&)> get;  ///< in the form that set() takes
   std::string values() const;       ///< in help: "true|false", "auto|cpu|cuda", "NUMBER"
   std::string range_text() const;   ///< "auto, or 1 to 64"; empty: it has no numbers
-  std::string usual_value() const;  ///< its default, "auto" for 0 where it means that
+  std::string usual_value() const;  ///< its default
   /// On a command line the name alone means true.
   bool takes_no_value() const { return is_switch || kind == TomlKind::boolean; }
 };

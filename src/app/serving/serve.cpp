@@ -125,7 +125,7 @@ struct ServeOptions {
         .called("FILE");
     app.add("--tls-key", tls_key, "PEM file of its private key, for its owner alone")
         .called("FILE");
-    add_count(app, "--batch", batch, {1, 4096}, "images that are computed together, at most");
+    add_count(app, "--batch", batch, {1, 4096}, "rows that are computed at once, at most");
     add_count(app, "--queue", spec.waiting_rows, {1, 1 << 20},
               "images that may wait for a model; then clients get 503");
     add_limits(app);

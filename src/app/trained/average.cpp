@@ -153,7 +153,7 @@ Command add_average(Arguments root) {
             "batches of training rows that the statistics are taken from, at most an epoch");
   add_count(
       app, "--batch", options->batch, {0, 1 << 20, true},
-      "rows of such a batch; auto: as many as a rank had at once in the first one's training");
+      "rows that are computed at once; auto: as many as a rank's in the first one's training");
   add_count(app, "--threads", options->threads, threads_or_all,
             "compute threads; auto: one for each core");
   add_backend(app, options->backend);

@@ -274,7 +274,7 @@ std::vector<ConfigKey> eval_keys() {
   using Section = C::Eval;
   return {
       key("eval.batch", &C::eval, &Section::batch,
-          "rows of a validation batch on each rank; auto: as in a training micro-batch")
+          "validation: rows that a rank computes at once; auto: as in a training micro-batch")
           .within(0, most_batch_rows)
           .or_auto()
           .needs("data.val", validates, "nothing is validated")
