@@ -35,7 +35,9 @@ Command add_pack(Arguments root) {
                 std::ranges::any_of(options->validation_sources, unseen))
               return;
             const pack::PackRequest request = resolve_pack_options(*options);
-            if (supposed.shows(request.out.string())) require_makable(request.out);
+            if (!supposed.shows(request.out.string())) return;
+            require_makable(request.out);
+            pack::require_room(request.out, request.force);
           }};
 }
 

@@ -112,15 +112,19 @@ void read_average(const CheckpointReader& file, backend::Parameters& parameters,
   }
 }
 
-/// Throws InputError unless the file has the tensors of `layout`, by name and shape.
+std::vector<nn::Tensor> tensors_of(const nn::ArenaLayout& layout) {
+  std::vector<nn::Tensor> tensors;
+  for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);
+  return tensors;
+}
+
+/// Throws InputError unless the file has these tensors, by name and shape.
 void require_same_model(const std::filesystem::path& path, const CheckpointReader& file,
-                        const nn::ArenaLayout& layout) {
+                        std::vector<nn::Tensor> tensors) {
   const auto names = file.names("weights");
   const auto other = [&](const std::string& what) {
     throw InputError(fmt::format("{}: a checkpoint of another model: {}", path.string(), what));
   };
-  std::vector<nn::Tensor> tensors;
-  for (const nn::Slice& slice : layout.slices) tensors.push_back(slice.tensor);
   // The error names the first tensor in the order of forward.
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto& a, const auto& b) { return a.node < b.node; });
@@ -265,12 +269,16 @@ std::vector<TensorEntry> list_tensors(const std::filesystem::path& path) {
   return tensors;
 }
 
+void require_tensors_of(const nn::Network& network, const std::filesystem::path& path) {
+  require_same_model(path, CheckpointReader(path), nn::tensors(network));
+}
+
 void load_tensors(const std::filesystem::path& path, backend::Parameters& parameters, bool momentum,
                   const std::optional<FileStamp>& verified) {
   if (!verified || stamp_of(path) != *verified) verify_checkpoint(path);
   const CheckpointReader file(path);
   const nn::ArenaLayout& layout = parameters.layout();
-  require_same_model(path, file, layout);
+  require_same_model(path, file, tensors_of(layout));
   const bool moments = momentum && parameters.has_second_moments();
   require(!moments || file.has(moments_attribute),
           fmt::format("{}: holds no second moments: it was not trained with optim.rule = lamb",
@@ -302,7 +310,7 @@ void load_average(const std::filesystem::path& path, backend::Parameters& parame
   require(file.has(average_attribute),
           fmt::format("{}: holds no average of the weights: it was trained with optim.ema = 0",
                       path.string()));
-  require_same_model(path, file, parameters.layout());
+  require_same_model(path, file, tensors_of(parameters.layout()));
   read_average(file, parameters, backend::Part::weights);
 }
 

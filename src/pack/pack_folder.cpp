@@ -38,6 +38,17 @@ void require_only_shards(const fs::path& folder) {
 
 }  // namespace
 
+void require_room(const fs::path& out, bool force) {
+  if (fs::exists(PackFolder::partial(out) / complete_mark)) return;
+  for (const char* split : splits) {
+    if (!fs::exists(out / split)) continue;
+    require(force, fmt::format("{}: exists already; choose another --out, or replace the data set "
+                               "with --force",
+                               (out / split).string()));
+    require_only_shards(out / split);
+  }
+}
+
 fs::path PackFolder::partial(const fs::path& folder) { return folder / ".partial"; }
 
 PackFolder::PackFolder(fs::path folder, bool force, std::string command)
@@ -75,13 +86,7 @@ void PackFolder::settle_existing() {
     if (was_complete_) return;
     take();
   }
-  for (const char* split : splits) {
-    if (!fs::exists(folder_ / split)) continue;
-    require(force_, fmt::format("{}: exists already; choose another --out, or replace the data set "
-                                "with --force",
-                                (folder_ / split).string()));
-    require_only_shards(folder_ / split);
-  }
+  require_room(folder_, force_);
   if (finished_shards() > 0 && !force_) require_same(command_);
   for (const char* name : {"train", "val", "done", "index"}) {
     make_directories(work / name);

@@ -53,7 +53,7 @@ void check_run(config::Config config, int ranks,
   const RunSpec spec = spec_of(config, ranks);
   const RunData data(spec, control);
   const TrainerSpec trainer = make_trainer_spec(config, data.input(), ranks);
-  if (resume)
+  if (resume) {
     judge_resume(*resume, config,
                  {.backend = resume->header.backend,
                   .build = resume->header.build,
@@ -61,6 +61,8 @@ void check_run(config::Config config, int ranks,
                   .replicas = ranks,
                   .data = data.input(),
                   .placement = resume->header.placement});
+    model::require_tensors_of(trainer.network, resume->checkpoint);
+  }
   if (!config.init.empty() && shows(config.init) && !resumes)
     read_first_weights(config, data.input(), trainer.network);
 }

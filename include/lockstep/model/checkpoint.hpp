@@ -159,6 +159,9 @@ class ExchangePartReader {
 /// Verifies all, then lists all tensors, by group and name.
 std::vector<TensorEntry> list_tensors(const std::filesystem::path& path);
 
+/// Throws InputError naming the file and the first tensor that does not fit this network.
+void require_tensors_of(const nn::Network& network, const std::filesystem::path& path);
+
 /// Verifies, unless the file is as it was when it was `verified`: it is large, and on each rank.
 /// Then fills weights and, if asked, the rest of a training's state: momentum, second
 /// moments if the parameters keep them, and the average if they keep it, which begins again at the

@@ -24,6 +24,10 @@ struct PackRequest {
   std::string options;             ///< all that determines the shards, one "key = value" per line
 };
 
+/// Throws InputError where a data set is in `out` and `force` is off, or where anything but shards
+/// is in the way.
+void require_room(const std::filesystem::path& out, bool force);
+
 /// Packs on all ranks together, or resumes what was interrupted; `resolve` says on each rank what
 /// was asked for. What fails on one rank is thrown on all, as InputError if the input was at fault.
 /// False if `stop` was true on some rank before the end: finished shards are kept, and said.

@@ -220,19 +220,20 @@ void report_nccl(const std::vector<study::NcclChoice>& choices,
 
 std::vector<std::string> verbs_of(const CommBenchOptions& options) {
   std::vector<std::string> verbs = options.verbs.empty() ? known_verbs : options.verbs;
-  for (const std::string& verb : verbs)
-    if (std::find(known_verbs.begin(), known_verbs.end(), verb) == known_verbs.end())
-      throw unknown_choice(verb, "--verb", known_verbs);
   if (std::find(verbs.begin(), verbs.end(), "all-reduce") != verbs.end())
     verbs.emplace_back(queued);
   return verbs;
 }
 
+void require_several(int ranks) {
+  require(ranks > 1,
+          "bench comm measures what ranks send to each other: start two or more by srun or mpirun");
+}
+
 int run(Launch& launch, const CommBenchOptions& options) {
   const std::vector<std::string> verbs = verbs_of(options);
   launch.start(options.deadline_s);
-  require(launch.rank.world > 1,
-          "bench comm measures what ranks send to each other: start two or more by srun or mpirun");
+  require_several(launch.rank.world);
   const bool leads = launch.rank.rank == 0;
   if (leads && !options.json.empty()) require_report_fits(options.json);
   const std::string backend = decide_backend(launch, options.backend);
@@ -266,9 +267,7 @@ Command add_bench_comm(Arguments bench) {
   auto options = std::make_shared<CommBenchOptions>();
   Arguments app = bench.add_command(
       "comm", "Collectives between the ranks of srun or mpirun: time, latency, bandwidth by size");
-  app.add("--verb", options->verbs, "which are measured")
-      .called(join(known_verbs, "|"))
-      .shows("all");
+  app.add("--verb", options->verbs, "which are measured").one_of(known_verbs).shows("all");
   app.add("--from-kb", options->from_kb, "smallest size, 10^3 bytes")
       .within(0.004, 1e6)
       .shows_default();
@@ -288,7 +287,8 @@ Command add_bench_comm(Arguments bench) {
   app.add_flag("--comm.share-gpu,--share-gpu", options->share_gpu,
                "ranks may use one GPU together (for tests)");
   add_json_file(app, options->json, "write the figures to this file, for lockstep simulate --comm");
-  return {app, [options](Launch& launch) { return run(launch, *options); }};
+  return {app, [options](Launch& launch) { return run(launch, *options); },
+          [](const Supposed& supposed) { require_several(supposed.ranks); }};
 }
 
 }  // namespace lockstep::app

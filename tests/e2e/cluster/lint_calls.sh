@@ -76,8 +76,12 @@ refused 1 simulate --machine nosuch.toml
 refused 1 export runs/nosuch --to x.onnx
 refused 1 why runs/nosuch
 refused 1 bench train --model resnet51
+refused 2 bench comm --verb all-reduce --verb all-gether
+refused 1 bench comm --verb all-reduce
+refused 1 pack --from shapes --train-rows 40 --val-rows 8 --resize 8 --out data
+refused 1 resume runs/a --epochs 2 --model resnet56
 said=$differs$(diff before <(files) && echo "${#judged} commands")
-[[ $said == '39 commands' && ! -e made && ! -e p ]]
+[[ $said == '43 commands' && ! -e made && ! -e p ]]
 verdict $? 'lint says of each command that lockstep refuses what lockstep says'
 
 # sound RANKS WORD...: lint finds nothing in it.
