@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/backend/cross_entropy.hpp"
 
 namespace lockstep::backend {
 namespace {

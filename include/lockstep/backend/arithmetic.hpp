@@ -1,17 +1,15 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "lockstep/base/half.hpp"
 
-/// The element-wise arithmetic of a training step, but for the update's, which is in optim.
-/// Everything is constexpr and so callable in host and device code alike (nvcc:
-/// --expt-relaxed-constexpr): what the tests show about a formula here holds for the GPU's kernels
-/// too. The CPU's vector kernels (cpu/kernels.inc) implement batch norm and the update a second
-/// time, for many values at a time.
+/// The element-wise arithmetic of pixels and of vectors. The loss's is in cross_entropy.hpp, that
+/// of batch norm in batch_norm.hpp, the update's in optim. Everything is constexpr and so callable
+/// in host and device code alike (nvcc: --expt-relaxed-constexpr): what the tests show about a
+/// formula here holds for the GPU's kernels too.
 namespace lockstep::backend::arithmetic {
 
 /// Of a vector that Gram-Schmidt's method has made shorter than this share of what it was, little
@@ -34,102 +32,6 @@ constexpr PixelScale pixel_scale(double mean, double deviation) {
 }
 constexpr float normalised(std::uint8_t pixel, PixelScale by) {
   return static_cast<float>(pixel) * by.scale + by.shift;
-}
-
-// ---- batch norm: Ioffe and Szegedy 2015; running variance is unbiased, as PyTorch's ------------
-
-/// What one channel needs in forward: y = x * scale + shift.
-struct NormChannel {
-  float mean, inverse_deviation, scale, shift;
-};
-constexpr NormChannel norm_channel(double mean, double variance, float gamma, float beta,
-                                   float epsilon) {
-  NormChannel c{};
-  c.mean = static_cast<float>(mean);
-  c.inverse_deviation = static_cast<float>(1 / std::sqrt(variance + static_cast<double>(epsilon)));
-  c.scale = gamma * c.inverse_deviation;
-  c.shift = beta - c.mean * c.scale;
-  return c;
-}
-
-/// Mean and variance from sums of (x - pivot) and (x - pivot)^2 over `count` values. Any pivot
-/// works; one near the values loses no precision.
-struct Moments {
-  double mean, variance;
-};
-constexpr Moments moments(double sum, double sum_of_squares, double count, double pivot) {
-  const double offset = sum / count, variance = sum_of_squares / count - offset * offset;
-  return {pivot + offset, variance < 0 ? 0 : variance};
-}
-
-/// With g the gradient of the normalised output and x' = (x - mean) / deviation:
-/// dx = gamma / deviation * (g - mean(g) - x' * mean(g * x')) = g * a + (x - mean) * b + c.
-struct NormGradient {
-  float a, b, c;
-  float dgamma, dbeta;
-};
-/// sum_g, sum_gx: sums of g and of g * (x - mean) over the channel's `count` values.
-constexpr NormGradient norm_gradient(double sum_g, double sum_gx, double count, float scale,
-                                     float inverse_deviation) {
-  const double s = scale, inverse = inverse_deviation;
-  NormGradient n{};
-  n.a = scale;
-  n.b = static_cast<float>(-s * inverse * inverse * sum_gx / count);
-  n.c = static_cast<float>(-s * sum_g / count);
-  n.dgamma = static_cast<float>(sum_gx * inverse);
-  n.dbeta = static_cast<float>(sum_g);
-  return n;
-}
-
-constexpr double unbiased(double variance, double count) {
-  return variance * count / (count > 2 ? count - 1 : 1.0);
-}
-
-/// What one micro-batch adds to a rank's share of the running statistics. share: the rank's rows /
-/// rows of all ranks. An earlier micro-batch of the same step fades by 1 - momentum, as if the
-/// micro-batches had come one after the other.
-constexpr float kept_statistic(bool accumulate, float before, float share, float momentum,
-                               double fresh) {
-  const double added = static_cast<double>(share) * static_cast<double>(momentum) * fresh;
-  const double faded = (1 - static_cast<double>(momentum)) * static_cast<double>(before);
-  return static_cast<float>(accumulate ? faded + added : added);
-}
-
-// ---- cross entropy against (1 - smoothing) * (mix at a, 1 - mix at b) + smoothing / classes -----
-
-/// The target distribution of one row.
-struct Wanted {
-  std::int32_t a, b;
-  double mix, sharp, even;
-  constexpr double of(std::int32_t label) const {
-    return even + sharp * ((label == a ? mix : 0) + (label == b ? 1 - mix : 0));
-  }
-};
-constexpr Wanted wanted(std::int32_t a, std::int32_t b, float mix, float smoothing,
-                        std::size_t classes) {
-  const double s = smoothing;
-  return {a, b, mix, 1 - s, s / static_cast<double>(classes)};
-}
-/// log_sum: log of the sum of exp(logit). sum: the sum of all logits.
-constexpr double cross_entropy(const Wanted& w, double log_sum, double logit_a, double logit_b,
-                               double sum) {
-  return log_sum - w.sharp * (w.mix * logit_a + (1 - w.mix) * logit_b) - w.even * sum;
-}
-/// d loss / d logit, times `scale`.
-constexpr float logit_gradient(const Wanted& w, std::int32_t label, double logit, double log_sum,
-                               double scale) {
-  return static_cast<float>(scale * (std::exp(logit - log_sum) - w.of(label)));
-}
-/// Whether class k ranks above `label`; on equal logits the lower index does. A NaN never counts in
-/// favour of the label.
-constexpr bool outranks(std::int32_t k, float logit_k, std::int32_t label, float logit_label) {
-  const bool label_wins = logit_label > logit_k || (logit_label == logit_k && label < k);
-  return k != label && !label_wins;
-}
-
-/// The step's end. kept: (1 - momentum)^micro-batches; fresh: the (reduced) statistics of the step.
-constexpr float running_statistic(float kept, float running, float fresh) {
-  return kept * running + fresh;
 }
 
 /// True for an infinity and for NaN.

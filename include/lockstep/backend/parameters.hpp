@@ -8,6 +8,7 @@
 #include <span>
 
 #include "lockstep/nn/arena.hpp"
+#include "lockstep/nn/initial_weights.hpp"
 #include "lockstep/optim/loss_scale.hpp"
 #include "lockstep/optim/rule.hpp"
 

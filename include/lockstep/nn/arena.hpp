@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -48,16 +47,5 @@ struct ArenaLayout {
 /// `physical_size` returns how many floats a tensor takes in the backend's own format.
 ArenaLayout arena_layout(const Network& network,
                          const std::function<std::size_t(const Tensor&)>& physical_size);
-
-struct InitSpec {
-  std::uint64_t seed = 1;
-};
-
-/// Fills `values` (plain layout) with the tensor's initial values, a pure function of seed and
-/// name: He normal with fan-out for convolutions (He et al. 2015; torchvision's choice), uniform
-/// ±1/sqrt(in) for the linear layer (PyTorch's default), scale 1 (0 where the node has zero_init),
-/// shift 0, running mean 0, running variance 1.
-void initialise(const Network& network, const Tensor& tensor, const InitSpec& spec,
-                std::span<float> values);
 
 }  // namespace lockstep::nn

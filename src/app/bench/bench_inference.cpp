@@ -9,7 +9,6 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/infer/classifier.hpp"
-#include "lockstep/nn/arena.hpp"
 
 namespace lockstep::app {
 namespace {

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/backend/batch_norm.hpp"
+#include "lockstep/backend/cross_entropy.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/optim/average.hpp"
 #include "lockstep/optim/clip.hpp"

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/arena.hpp"
+#include "lockstep/nn/initial_weights.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "tests/support/networks/flops.hpp"
 

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/weight_mean.hpp"
+#include "lockstep/nn/initial_weights.hpp"
 #include "lockstep/train/statistics.hpp"
 #include "tests/support/networks/oracle.hpp"
 #include "tests/unit/train/trainer_fixture.hpp"

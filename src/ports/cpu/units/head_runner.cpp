@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/backend/cross_entropy.hpp"
 #include "lockstep/backend/logits.hpp"
 #include "lockstep/base/error.hpp"
 

@@ -1,23 +1,14 @@
-#include <algorithm>
-#include "lockstep/optim/loss_scale.hpp"
 #include "lockstep/optim/sgd.hpp"
 
 #include "ports/cuda/kernels/update.cuh"
 
-// Kernels over the whole arena: the update, the running statistics, the search for overflows.
+// Kernels over the whole arena: the update, the running statistics, the words of a step.
 namespace lockstep::cuda {
 
 namespace {
 
 __global__ void set_step_kernel(DeviceScalars* scalars, optim::StepScalars step) {
   scalars->step = step;
-}
-
-__global__ void set_loss_scale_kernel(DeviceScalars* scalars, backend::LossScale scale) {
-  scalars->loss_scale = scale;
-  scalars->inverse_scale = 1 / scale.scale;
-  scalars->overflow = 0;
-  scalars->apply = 1;
 }
 
 template <class T, bool copies>
@@ -45,32 +36,6 @@ __global__ void __launch_bounds__(block_threads) running_statistics_kernel(Stati
       running[k] = backend::arithmetic::running_statistic(kept, running[k], fresh[k]);
     store(args.running + at, running);
   }
-}
-
-// Every thread that finds an overflow writes the same 1, so their order does not matter.
-__global__ void __launch_bounds__(block_threads)
-    find_overflow_kernel(const float* gradients, std::size_t count, DeviceScalars* scalars) {
-  bool found = false;
-  const std::size_t step = static_cast<std::size_t>(gridDim.x) * block_threads * quad;
-  for (std::size_t i = thread_index() * quad; i < count; i += step) {
-    float g[quad];
-    load(gradients + i, g);
-#pragma unroll
-    for (int k = 0; k < quad; ++k) found = found || backend::arithmetic::overflowed(g[k]);
-  }
-  if (__syncthreads_or(found) && threadIdx.x == 0) scalars->overflow = 1;
-}
-
-__global__ void find_overflow_in_one_kernel(const float* largest, DeviceScalars* scalars) {
-  if (backend::arithmetic::overflowed(*largest)) scalars->overflow = 1;
-}
-
-__global__ void judge_kernel(DeviceScalars* scalars) {
-  const bool overflow = scalars->overflow != 0;
-  scalars->apply = overflow ? 0 : 1;
-  scalars->inverse_scale = 1 / scalars->loss_scale.scale;
-  scalars->loss_scale = optim::after_step(scalars->loss_scale, overflow);
-  scalars->overflow = 0;
 }
 
 template <class T>
@@ -122,10 +87,6 @@ void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStr
   launch("set_step_kernel", set_step_kernel, 1, 1, stream, scalars, step);
 }
 
-void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream) {
-  launch("set_loss_scale_kernel", set_loss_scale_kernel, 1, 1, stream, scalars, scale);
-}
-
 void sgd_update(const UpdateArgs& args, cudaStream_t stream) {
   if (args.chunk_count == 0) return;
   const auto blocks = static_cast<unsigned>(args.chunk_count);
@@ -138,20 +99,6 @@ void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream) 
   if (args.chunk_count == 0) return;
   launch("running_statistics_kernel", running_statistics_kernel,
          static_cast<unsigned>(args.chunk_count), block_threads, stream, args);
-}
-
-void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream) {
-  constexpr unsigned most_blocks = 1056;
-  const unsigned blocks = std::min(most_blocks, blocks_for(count / quad));
-  launch("find_overflow_kernel", find_overflow_kernel, blocks, block_threads, stream, gradients,
-         count, scalars);
-  launch("judge_kernel", judge_kernel, 1, 1, stream, scalars);
-}
-
-void judge_by(const float* largest, DeviceScalars* scalars, cudaStream_t stream) {
-  launch("find_overflow_in_one_kernel", find_overflow_in_one_kernel, 1, 1, stream, largest,
-         scalars);
-  launch("judge_kernel", judge_kernel, 1, 1, stream, scalars);
 }
 
 void convert_weights(const float* from, std::size_t count, Storage storage, void* to,

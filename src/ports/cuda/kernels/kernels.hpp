@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "lockstep/backend/arithmetic.hpp"
+#include "lockstep/backend/batch_norm.hpp"
 #include "lockstep/backend/parameters.hpp"
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/vectors.hpp"
@@ -189,6 +190,16 @@ void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_met
 void bias_gradient(const float* dlogits, std::size_t rows, int classes, bool accumulate,
                    float* dbias, cudaStream_t stream);
 
+// ---- overflow.cu --------------------------------------------------------------------------------
+
+/// Sets the scale for the next step, and clears its overflow flag.
+void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream);
+/// Checks all `count` (a multiple of 4) gradients. Then decides whether the step's updates apply
+/// and what the next loss scale is.
+void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream);
+/// The same by one value, which needs no alignment.
+void judge_by(const float* largest, DeviceScalars* scalars, cudaStream_t stream);
+
 // ---- arena.cu -----------------------------------------------------------------------------------
 
 /// A piece of one slice of the arena, for one thread block.
@@ -200,8 +211,6 @@ struct Chunk {
 constexpr std::uint32_t chunk_floats = 4096;
 
 void set_scalars(DeviceScalars* scalars, const optim::StepScalars& step, cudaStream_t stream);
-/// Sets the scale for the next step, and clears its overflow flag.
-void set_loss_scale(DeviceScalars* scalars, const backend::LossScale& scale, cudaStream_t stream);
 
 /// What a step leaves for the host, in memory of the host that the device writes to.
 struct StepWords {
@@ -245,12 +254,6 @@ struct StatisticsArgs {
   const DeviceScalars* scalars;
 };
 void update_running_statistics(const StatisticsArgs& args, cudaStream_t stream);
-
-/// Checks all `count` (a multiple of 4) gradients. Then decides whether the step's updates apply
-/// and what the next loss scale is.
-void judge(const float* gradients, std::size_t count, DeviceScalars* scalars, cudaStream_t stream);
-/// The same by one value, which needs no alignment.
-void judge_by(const float* largest, DeviceScalars* scalars, cudaStream_t stream);
 
 /// to[i] = from[i] in `storage`; count: a multiple of 4.
 void convert_weights(const float* from, std::size_t count, Storage storage, void* to,

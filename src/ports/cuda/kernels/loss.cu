@@ -1,3 +1,4 @@
+#include "lockstep/backend/cross_entropy.hpp"
 #include "ports/cuda/kernels/vector.cuh"
 
 // Softmax, loss, metrics and the gradient of the logits: one warp per row, in double, like the CPU.

@@ -3,6 +3,7 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/nn/initial_weights.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/specs.hpp"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 
 #include "lockstep/backend/arithmetic.hpp"
@@ -11,6 +13,7 @@
 #include "lockstep/infer/classifier.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/nn/arena.hpp"
+#include "lockstep/nn/initial_weights.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "model/formats/stored_tensor.hpp"
 #include "tests/support/harness/wire_reader.hpp"
