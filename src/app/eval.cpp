@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

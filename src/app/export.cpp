@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/commands.hpp"
 #include "lockstep/base/error.hpp"

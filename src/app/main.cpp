@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"

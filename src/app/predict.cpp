@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"

@@ -1,7 +1,7 @@
 #include <memory>
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"

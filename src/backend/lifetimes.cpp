@@ -3,7 +3,7 @@
 // over the batch, so that the running statistics count each micro-batch once.
 #include "lockstep/backend/lifetimes.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 #include "lockstep/backend/norm_span.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/idle.hpp"

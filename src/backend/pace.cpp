@@ -1,6 +1,6 @@
 #include "lockstep/backend/pace.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

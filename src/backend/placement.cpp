@@ -1,6 +1,6 @@
 #include "lockstep/backend/placement.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>

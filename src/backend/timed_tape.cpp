@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/cost.hpp"

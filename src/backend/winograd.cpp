@@ -3,7 +3,7 @@
 // backend's description says which.
 #include "lockstep/backend/winograd.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <sstream>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "lockstep/base/http.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sched.h>
 
 #include "lockstep/base/text/numbers.hpp"

@@ -1,6 +1,6 @@
 #include "lockstep/base/log.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

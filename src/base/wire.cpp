@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 

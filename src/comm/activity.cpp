@@ -1,6 +1,6 @@
 #include "lockstep/comm/activity.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "lockstep/comm/agreement.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <map>
 

@@ -1,6 +1,6 @@
 #include "lockstep/comm/control.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "lockstep/comm/control_plane.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>

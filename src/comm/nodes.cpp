@@ -1,6 +1,6 @@
 #include "lockstep/comm/nodes.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>

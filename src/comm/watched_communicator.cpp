@@ -1,6 +1,6 @@
 #include "lockstep/comm/watched_communicator.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <deque>
 #include <optional>

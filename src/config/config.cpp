@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "config/key.hpp"
 #include "lockstep/base/error.hpp"

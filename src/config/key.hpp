@@ -3,7 +3,7 @@
 // For keys/, where each key is one entry:
 //   key("data.pad", &C::data, &Section::pad, "...").within(0, 64).needs("data.crop", ..., "...")
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <charconv>
 #include <cmath>

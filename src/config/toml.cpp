@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 

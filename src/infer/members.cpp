@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"

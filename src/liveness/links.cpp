@@ -1,6 +1,6 @@
 #include "lockstep/liveness/links.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>

@@ -1,6 +1,6 @@
 #include "lockstep/liveness/process_state.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "lockstep/liveness/watch.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
 #include "lockstep/model/checkpoint.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <span>

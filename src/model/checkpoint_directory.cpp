@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

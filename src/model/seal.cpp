@@ -5,7 +5,7 @@
 #include <fstream>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"

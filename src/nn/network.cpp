@@ -1,6 +1,6 @@
 #include "lockstep/nn/network.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <numeric>
 #include <set>

@@ -1,6 +1,6 @@
 #include "lockstep/nn/partition.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>

@@ -1,6 +1,6 @@
 #include "lockstep/observe/binding_record.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "lockstep/observe/ledger.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <span>

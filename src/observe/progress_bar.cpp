@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/files/files.hpp"
 

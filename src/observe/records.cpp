@@ -1,6 +1,6 @@
 #include "lockstep/observe/records.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

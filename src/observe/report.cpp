@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"

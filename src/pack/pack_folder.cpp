@@ -1,6 +1,6 @@
 #include "pack/pack_folder.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"

@@ -1,6 +1,6 @@
 #include "pack/packer.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 
 #include "reduce/bucket_exchange.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "lockstep/reduce/exchange.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>

@@ -1,6 +1,6 @@
 #include "reduce/narrow.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "reduce/plain_state.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>

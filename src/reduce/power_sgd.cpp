@@ -1,6 +1,6 @@
 #include "reduce/power_sgd.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <span>

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <thread>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

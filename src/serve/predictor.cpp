@@ -1,6 +1,6 @@
 #include "serve/predictor.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "lockstep/train/agreement.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <vector>
 

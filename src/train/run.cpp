@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"

@@ -1,7 +1,7 @@
 // Engines chosen by measuring, and the file that keeps the choices.
 #include "ports/cuda/plan/engines/plan_cache.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 

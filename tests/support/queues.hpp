@@ -3,7 +3,7 @@
 // A third transport, to show what one has to do: the ranks are threads, and their messages are in
 // queues.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

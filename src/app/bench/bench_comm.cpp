@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"

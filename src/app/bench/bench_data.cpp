@@ -2,7 +2,7 @@
 #include <optional>
 #include <thread>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

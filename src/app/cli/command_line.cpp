@@ -1,6 +1,6 @@
 #include "app/cli/command_line.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>

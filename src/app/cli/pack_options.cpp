@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/cli/run_options.hpp"

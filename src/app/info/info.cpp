@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #include "app/info/info_text.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <cstring>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/cli/pack_options.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/start/compute.hpp"
 #include "lockstep/base/clock.hpp"

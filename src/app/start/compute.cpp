@@ -1,6 +1,6 @@
 #include "app/start/compute.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/commands.hpp"
 #include "lockstep/base/clock.hpp"

@@ -1,6 +1,6 @@
 #include "app/start/launch.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <condition_variable>

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"

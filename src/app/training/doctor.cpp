@@ -1,7 +1,7 @@
 #include <memory>
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"

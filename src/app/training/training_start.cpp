@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "app/start/check_nodes.hpp"
 #include "lockstep/base/build_id.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"

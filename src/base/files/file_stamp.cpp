@@ -1,6 +1,6 @@
 #include "lockstep/base/files/files.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cerrno>

@@ -1,7 +1,7 @@
 #include "lockstep/base/files/files.hpp"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 #include "lockstep/base/files/h5.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <hdf5.h>
 
 #include <algorithm>

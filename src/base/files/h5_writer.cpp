@@ -1,6 +1,6 @@
 #include "lockstep/base/files/h5_writer.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <hdf5.h>
 #include <sys/mman.h>
 

@@ -1,6 +1,6 @@
 #include "lockstep/base/text/json_fields.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

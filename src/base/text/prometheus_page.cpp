@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/text/words.hpp"
 

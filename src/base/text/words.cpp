@@ -1,7 +1,7 @@
 #include "lockstep/base/text/words.hpp"
 
-#include <fmt/core.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>

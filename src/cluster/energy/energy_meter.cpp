@@ -1,6 +1,6 @@
 #include "lockstep/cluster/energy/energy_meter.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <condition_variable>

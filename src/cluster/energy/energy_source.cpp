@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>

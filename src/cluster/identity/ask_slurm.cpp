@@ -1,6 +1,6 @@
 #include "lockstep/cluster/identity/ask_slurm.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "cluster/identity/claims.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>

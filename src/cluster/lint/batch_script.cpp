@@ -1,6 +1,6 @@
 #include "cluster/lint/batch_script.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

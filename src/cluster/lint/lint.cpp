@@ -1,6 +1,6 @@
 #include "lockstep/cluster/lint/lint.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "lockstep/cluster/nodes/node_measure.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "lockstep/cluster/topology/binding_plan.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <strings.h>
 
 #include <algorithm>

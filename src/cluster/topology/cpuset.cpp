@@ -1,6 +1,6 @@
 #include "lockstep/cluster/topology/cpuset.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>

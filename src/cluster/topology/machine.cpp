@@ -1,6 +1,6 @@
 #include "lockstep/cluster/topology/machine.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <hwloc.h>
 
 #include <algorithm>

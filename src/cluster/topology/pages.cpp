@@ -1,6 +1,6 @@
 #include "lockstep/cluster/topology/pages.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "comm/direct/direct.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>

@@ -7,7 +7,7 @@
 
 #include "lockstep/comm/two_level/two_level.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "comm/waits/roll_call.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>

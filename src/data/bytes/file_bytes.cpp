@@ -4,7 +4,7 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -4,7 +4,7 @@
 #include <libdeflate.h>
 #include <zstd.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

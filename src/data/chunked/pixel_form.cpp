@@ -1,6 +1,6 @@
 #include "data/chunked/pixel_form.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

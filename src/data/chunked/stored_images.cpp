@@ -1,6 +1,6 @@
 #include "data/chunked/stored_images.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

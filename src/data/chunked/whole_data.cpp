@@ -1,6 +1,6 @@
 #include "data/chunked/whole_data.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "data/external/chosen_sets.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>

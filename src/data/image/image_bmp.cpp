@@ -2,7 +2,7 @@
 #include <array>
 #include <bit>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/image/image.hpp"

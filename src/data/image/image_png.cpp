@@ -4,7 +4,7 @@
 #include <csetjmp>
 #include <cstring>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <png.h>
 
 #include "lockstep/base/error.hpp"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <webp/decode.h>
 
 #include "lockstep/base/error.hpp"

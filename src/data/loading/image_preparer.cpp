@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "data/augment/geometry.hpp"
 #include "data/loading/row_maker.hpp"

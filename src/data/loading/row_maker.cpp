@@ -1,6 +1,6 @@
 #include "data/loading/row_maker.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

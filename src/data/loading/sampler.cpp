@@ -1,6 +1,6 @@
 #include "lockstep/data/loading/sampler.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>

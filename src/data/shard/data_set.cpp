@@ -1,6 +1,6 @@
 #include "lockstep/data/shard/data_set.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "data/shard/rows.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "data/shard/shard_file.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <glob.h>
 #include <hdf5.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "model/description.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <fstream>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #include "model/formats/stored_tensor.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

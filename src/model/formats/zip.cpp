@@ -2,7 +2,7 @@
 
 #include <zlib.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <concepts>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/text/numbers.hpp"

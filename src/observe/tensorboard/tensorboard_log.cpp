@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.hpp"

@@ -1,6 +1,5 @@
 #include "lockstep/observe/trace/rank_trace.hpp"
 
-#include <fmt/core.h>
 #include <fmt/format.h>
 
 #include <algorithm>

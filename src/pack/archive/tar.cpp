@@ -1,6 +1,6 @@
 #include "pack/archive/tar.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "pack/archive/tar.hpp"
 
 #include <bzlib.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>

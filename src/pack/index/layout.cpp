@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"

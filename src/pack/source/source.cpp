@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <optional>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include "lockstep/base/error.hpp"

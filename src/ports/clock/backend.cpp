@@ -1,6 +1,6 @@
 #include <sys/mman.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #include "lockstep/backend/backend.hpp"
 
 #include <dnnl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cmath>
 

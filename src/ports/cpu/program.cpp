@@ -1,6 +1,6 @@
 #include "ports/cpu/program.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <malloc.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/kernels/kernels.hpp"

@@ -1,6 +1,6 @@
 #include "ports/cuda/lowering.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <map>
 

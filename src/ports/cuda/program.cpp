@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>

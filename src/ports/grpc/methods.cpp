@@ -1,6 +1,6 @@
 #include "ports/grpc/call.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/wire_format_lite.h>

@@ -11,7 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 

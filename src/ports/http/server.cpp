@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string_view>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 namespace lockstep::http {
 namespace {

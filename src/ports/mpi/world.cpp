@@ -1,7 +1,7 @@
 #include "lockstep/comm/worlds/world.hpp"
 
 #include <dlfcn.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 // closing run on a separate thread, with a deadline.
 #include "ports/nccl/connection.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>

@@ -2,7 +2,7 @@
 #include "lockstep/comm/collected.hpp"
 
 #include <cuda_runtime.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nccl.h>
 
 #include <algorithm>

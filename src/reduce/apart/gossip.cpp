@@ -1,6 +1,6 @@
 #include "reduce/apart/gossip.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <bit>
 #include <exception>

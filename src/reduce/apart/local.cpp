@@ -1,6 +1,6 @@
 #include "reduce/apart/local.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

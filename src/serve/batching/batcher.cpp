@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/log.hpp"

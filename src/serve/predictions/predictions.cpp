@@ -1,7 +1,7 @@
 #include "serve/predictions/predictions.hpp"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "serve/protocol/infer_request.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "serve/service/documents.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

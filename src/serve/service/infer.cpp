@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"

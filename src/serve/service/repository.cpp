@@ -1,6 +1,6 @@
 #include "serve/service/repository.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/log.hpp"
 #include "serve/protocol/route.hpp"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/grpc.hpp"

@@ -1,6 +1,6 @@
 #include "lockstep/study/doctor/diagnosis.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>

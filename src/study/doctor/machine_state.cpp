@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/text/numbers.hpp"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <span>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.hpp"

@@ -1,6 +1,6 @@
 #include "lockstep/study/machine/machine.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

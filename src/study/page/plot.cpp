@@ -1,6 +1,6 @@
 #include "study/page/plot.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

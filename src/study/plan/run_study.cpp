@@ -1,6 +1,6 @@
 #include "lockstep/study/plan/run_study.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "lockstep/study/plan/study_plan.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "lockstep/study/report/epochs.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

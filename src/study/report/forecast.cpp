@@ -1,6 +1,6 @@
 #include "lockstep/study/report/forecast.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "study/report/sections.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

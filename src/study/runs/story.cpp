@@ -1,6 +1,6 @@
 #include "study/runs/story.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <fstream>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "study/what_if/recorded_steps.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

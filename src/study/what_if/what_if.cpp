@@ -1,6 +1,6 @@
 #include "lockstep/study/what_if/what_if.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

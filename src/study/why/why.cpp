@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/text/words.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "train/decide/decide.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "lockstep/train/decide/gpu_steps.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>

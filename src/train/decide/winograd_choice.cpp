@@ -1,6 +1,6 @@
 #include "train/decide/decide.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #include "train/ending/stop_policy.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/files/files.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/clock.hpp"
 

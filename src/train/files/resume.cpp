@@ -1,7 +1,7 @@
 #include "train/files/resume.hpp"
 
-#include <fmt/core.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

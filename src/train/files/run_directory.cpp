@@ -6,7 +6,7 @@
 #include <thread>
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 
 #include "lockstep/base/clock.hpp"

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"

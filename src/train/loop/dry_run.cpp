@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/files/files.hpp"

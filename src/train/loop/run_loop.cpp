@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"

@@ -1,6 +1,6 @@
 // Times lockstep's all-reduce against MPI's own on a gradient in buckets:
 //   mpirun -n 2 all_reduce [megabytes of the whole = 102] [of a bucket = 8] [rounds = 15]
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -4,7 +4,7 @@
 // Batch norm, copies of weights, adding up partial weight gradients and the linear layer are left
 // out. Sources and gradients stay in the lane's cache, where the backend would have just made them;
 // outputs go to memory for the whole batch, since batch norm needs all of them.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,7 +1,7 @@
 // What rank 0's heartbeat takes of a core, in worlds of several sizes. This process is rank 0; a
 // child process holds the connections of all other ranks and sends their beats, spread evenly:
 //   heartbeat [ranks = 128 256 512 1024] [seconds of each = 8]
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

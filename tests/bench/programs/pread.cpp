@@ -2,7 +2,7 @@
 // a loader's threads.
 //   pread FILE ROW-BYTES [threads = 1] [seconds = 2]      prints rows a second
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>

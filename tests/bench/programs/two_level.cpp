@@ -1,7 +1,7 @@
 // Times all-reduces over two levels against flat ones on the nodes of a job, one after the other in
 // each round, and counts the bytes that the nodes send to each other:
 //   srun -N4 --ntasks-per-node=2 two_level [megabytes = 25] [of a bucket = 25] [rounds = 7]
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 //     build/bench/vectors [megabytes of floats]
 //
 // GB/s of floats: the bytes of the vector as f32, per second. The best of some rounds.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>

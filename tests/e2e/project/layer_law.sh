@@ -34,7 +34,7 @@ refuses() {  # refuses NAME FILE LINE...: and names the file
   verdict $? "the law refuses $1"
 }
 
-plant src/nn/resnet.cpp '#include <fmt/core.h>' '#include "lockstep/nn/network.hpp"'
+plant src/nn/resnet.cpp '#include <fmt/format.h>' '#include "lockstep/nn/network.hpp"'
 run "$check" "$tree"
 verdict $status 'the layer law accepts a lawful tree'
 
@@ -56,7 +56,7 @@ refuses 'names of a port in the namespace of another port' src/ports/mpi/a.cpp \
 refuses 'a constant that is not in snake_case' src/nn/a.cpp 'constexpr int kMost = 3;'
 refuses 'an include that climbs out of its folder' src/nn/a.cpp '#include "../base/a.hpp"'
 refuses 'a library in a public header' include/lockstep/nn/network.hpp '#pragma once' \
-  '#include <fmt/core.h>'
+  '#include <fmt/format.h>'
 refuses 'MPI outside its port' src/comm/a.cpp '#include <mpi.h>'
 refuses 'a call that waits inside MPI' src/ports/mpi/a.cpp 'MPI_Barrier(comm);'
 refuses 'conditional compilation' src/nn/a.cpp '#ifdef NDEBUG' '#endif'

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <ucontext.h>
 
 #include "lockstep/base/error.hpp"

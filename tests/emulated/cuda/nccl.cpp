@@ -1,6 +1,6 @@
 #include "tests/emulated/cuda/nccl_cliques.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>

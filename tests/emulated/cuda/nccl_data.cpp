@@ -1,6 +1,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>

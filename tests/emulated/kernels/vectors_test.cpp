@@ -1,5 +1,5 @@
 // Vectors on a GPU, and what ranks with different gradients decide by them.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 #include <limits>

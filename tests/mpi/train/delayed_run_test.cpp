@@ -1,7 +1,7 @@
 // Whole runs with an exchange that does not keep ranks equal: resume, validation, checkpoints, and
 // what a run says about itself.
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

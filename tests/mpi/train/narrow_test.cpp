@@ -1,5 +1,5 @@
 // Trainings whose gradients travel in fewer bits.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 #include "tests/support/laws/matrix_laws.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "tests/support/laws/vector_laws.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <bit>
 #include <cmath>

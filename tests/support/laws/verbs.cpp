@@ -1,6 +1,6 @@
 #include "tests/support/laws/verbs.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "tests/support/networks/delayed_average.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/rng.hpp"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/model/checkpoint.hpp"

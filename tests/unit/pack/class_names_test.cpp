@@ -1,6 +1,6 @@
 #include "pack/index/class_list.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // Push-sum between ranks that are threads.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>

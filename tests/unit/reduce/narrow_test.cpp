@@ -1,5 +1,5 @@
 // Sums of gradients that travel in fewer bits, between ranks that are threads.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // PowerSGD's sums, between ranks that are threads.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <bit>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "serve/protocol/route.hpp"
 

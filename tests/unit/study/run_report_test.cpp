@@ -1,6 +1,6 @@
 #include "lockstep/study/runs/run_report.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"

@@ -1,6 +1,6 @@
 #include "data/image/jpeg/jpeg_codec.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/wire.hpp"

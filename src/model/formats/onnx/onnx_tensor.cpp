@@ -8,7 +8,7 @@
 #include <array>
 #include <limits>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/wire.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
 #include "model/formats/stored_tensor.hpp"

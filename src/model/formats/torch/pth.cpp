@@ -5,7 +5,7 @@
 
 #include "model/formats/readers.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "ports/cpu/arena/arena.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>

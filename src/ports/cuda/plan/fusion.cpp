@@ -1,6 +1,6 @@
 #include "ports/cuda/plan/fusion.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <exception>

@@ -1,6 +1,6 @@
 #include "ports/cuda/plan/plan.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 #include <cudnn.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <nccl.h>
 
 #include "ports/cuda/runtime/stream.hpp"

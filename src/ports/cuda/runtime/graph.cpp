@@ -7,7 +7,7 @@
 // whether it is recorded.
 #include "ports/cuda/runtime/stream.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <exception>
 

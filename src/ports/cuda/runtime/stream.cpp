@@ -1,6 +1,6 @@
 #include "ports/cuda/runtime/stream.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "ports/tcp/heartbeat/heartbeat_server.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "ports/tcp/heartbeat/heartbeat_thread.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 

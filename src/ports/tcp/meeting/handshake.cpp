@@ -1,6 +1,6 @@
 #include "ports/tcp/meeting/handshake.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/random.h>
 
 #include <utility>

@@ -1,6 +1,6 @@
 #include "ports/tcp/mesh/mesh.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 

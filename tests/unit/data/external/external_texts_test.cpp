@@ -1,5 +1,5 @@
 // Labels that are texts, in other programs' HDF5 files.
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <hdf5.h>
 
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 #include "ports/cpu/units/conv/convolution.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

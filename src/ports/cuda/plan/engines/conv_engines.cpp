@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>

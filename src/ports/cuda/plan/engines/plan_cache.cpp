@@ -3,7 +3,7 @@
 // on the same device and libraries.
 #include "ports/cuda/plan/engines/plan_cache.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <cmath>
