@@ -53,6 +53,7 @@ fs::path PackFolder::partial(const fs::path& folder) { return folder / ".partial
 
 PackFolder::PackFolder(fs::path folder, bool force, std::string command)
     : folder_(std::move(folder)), force_(force), command_(std::move(command)) {
+  require_room(folder_, force_);  // before a trace is left
   created_ = !fs::exists(folder_);
   take();
   try {

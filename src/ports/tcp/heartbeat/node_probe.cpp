@@ -12,7 +12,8 @@
 namespace lockstep::tcp {
 namespace {
 
-// Enough for six tries of a connection. With liveness.timeout-s = 20 a run so ends within 30 s.
+// Enough for six tries of a connection. With liveness.timeout-s = 20 a run so ends within 30 s,
+// and 3 s later where the post-mortem waits for a slow disk.
 constexpr double probe_s = 6.5;
 constexpr std::size_t most_at_once = 64;
 
