@@ -6,7 +6,7 @@
 // plan follows from the tape. Each backend says which buffer lives how long; backend/lifetimes
 // finds from that what each span costs, and backend/placement places all buffers, with several
 // micro-batches in flight (slots) and for the stages of a network. --memory-limit holds for a
-// rank's whole process: train/decide/memory_limit counts what else is in it, and the plan gets the
+// rank's whole process: train/decide/decide counts what else is in it, and the plan gets the
 // rest. What a step leaves free may hold copies of the state, which rank 0 writes while steps
 // continue. Where none fits, it makes a checkpoint in the place of a step's values, whose pages it
 // gives back first, and the steps wait.

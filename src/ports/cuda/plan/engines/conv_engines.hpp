@@ -11,7 +11,7 @@
 
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/nn/network.hpp"
-#include "ports/cuda/plan/engines/plan_cache.hpp"
+#include "ports/cuda/plan/engines/engine_choice.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::cuda {

@@ -1,5 +1,5 @@
 // Engines chosen by measuring, and the file that keeps the choices.
-#include "ports/cuda/plan/engines/plan_cache.hpp"
+#include "ports/cuda/plan/engines/engine_choice.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,7 @@
 // Why the choice of engines is a file. Measuring (`--tune true`) takes seconds for each network,
 // and two starts may measure differently. The file keeps the choice for all ranks and later starts
 // on the same device and libraries.
-#include "ports/cuda/plan/engines/plan_cache.hpp"
+#include "ports/cuda/plan/engines/engine_choice.hpp"
 
 #include <fmt/format.h>
 
