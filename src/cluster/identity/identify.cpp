@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cluster/identity/claims.hpp"
+#include "cluster/identity/launchers.hpp"
 #include "lockstep/base/process.hpp"
 #include "lockstep/base/text/words.hpp"
 

@@ -12,7 +12,7 @@
 #include <ctime>
 #include <sstream>
 
-#include "cluster/identity/claims.hpp"
+#include "cluster/identity/launchers.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/io.hpp"

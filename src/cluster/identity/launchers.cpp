@@ -1,4 +1,4 @@
-#include "cluster/identity/claims.hpp"
+#include "cluster/identity/launchers.hpp"
 
 #include <fmt/format.h>
 
