@@ -7,6 +7,7 @@
 
 #include "cluster/identity/claims.hpp"
 #include "lockstep/base/process.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::cluster {
@@ -192,6 +193,24 @@ std::vector<std::string> srun_mpi_types() {
   for (const std::string& line : answer_of("timeout 5 srun --mpi=list 2>&1"))
     add_types(line, types);
   return types;
+}
+
+std::optional<SlurmVersion> read_slurm_version(std::string_view text) {
+  if (!text.starts_with("slurm")) return std::nullopt;
+  text.remove_prefix(std::min(text.find(' '), text.size() - 1) + 1);
+  const std::size_t point = text.find('.');
+  if (point == text.npos) return std::nullopt;
+  const auto year = whole_number<int>(text.substr(0, point));
+  text.remove_prefix(point + 1);
+  const auto month = whole_number<int>(text.substr(0, text.find_first_not_of("0123456789")));
+  if (!year || !month) return std::nullopt;
+  return SlurmVersion{*year, *month};
+}
+
+std::optional<SlurmVersion> srun_version() {
+  for (const std::string& line : answer_of("timeout 5 srun --version 2>/dev/null"))
+    if (const auto version = read_slurm_version(line)) return version;
+  return std::nullopt;
 }
 
 std::optional<LaunchDoubt> doubt_launch(const EnvLookup& env, const MpiLibrary& library,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,6 +19,16 @@ EnvLookup process_environment();
 using SrunMpiTypes = std::function<std::vector<std::string>()>;
 /// Asks srun itself (srun --mpi=list), once per call.
 std::vector<std::string> srun_mpi_types();
+
+/// Slurm 22.05 is {22, 5}.
+struct SlurmVersion {
+  int year = 0, month = 0;
+  auto operator<=>(const SlurmVersion&) const = default;
+};
+/// "slurm 24.11.5", "slurm-wlm 22.05.8"; nothing for other texts.
+std::optional<SlurmVersion> read_slurm_version(std::string_view text);
+/// Asks srun itself (srun --version); nothing where there is no srun, or it does not answer.
+std::optional<SlurmVersion> srun_version();
 
 /// What MPI itself says, after MPI_Init, and what its ranks have told each other.
 struct MpiWorld {
