@@ -84,9 +84,17 @@ BENCHES   := $(patsubst tests/bench/programs/%.cpp,$(BUILD)/bench/%,$(wildcard t
 # ---- the compiler and the libraries ----------------------------------------------------------
 MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
 MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
-PKGS       := hdf5 hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
+# Modules of HDF5 may come without pkg-config's file, but set CPATH and LIBRARY_PATH.
+HDF5        = $(call once,HDF5,pkg-config --exists hdf5 && echo hdf5)
+PKGS        = $(HDF5) hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
 PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
-PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2)
+PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2 $(if $(HDF5),,-lhdf5))
+# What a library's versions do not have in common is in a folder for each, named by its first one.
+VERSIONS    = $(call once,VERSIONS,CXX='$(CXX)' jobs/setup.sh --versions)
+version     = $(firstword $(patsubst $(1)=%,%,$(filter $(1)=%,$(VERSIONS))))
+HOUSE       = -Iinclude -Isrc \
+              -Isrc/ports/cpu/onednn/$(if $(filter 2.%,$(call version,libdnnl-dev)),2,3) \
+              -Isrc/data/external/hdf5/$(if $(filter 1.10.%,$(call version,libhdf5-dev)),1.10,1.12)
 GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12\.')
 
 # -Werror only with g++ 12, for which the project is kept clean: new warnings of a newer compiler
@@ -114,7 +122,7 @@ endif
 # Open MPI's C++ bindings are left out: the standard removed them, and they are full of warnings.
 THIRD_PARTY = $(patsubst -I%,-isystem %,$(MPI_CFLAGS) $(PKG_CFLAGS)) -DOMPI_SKIP_MPICXX
 CXXFLAGS   ?=
-COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iinclude -Isrc \
+COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) $(HOUSE) \
               $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
 LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
@@ -146,19 +154,19 @@ $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 
 $(UNIT): $(UNIT_OBJ) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $(if $(SANITIZE),$(WHOLE)) $^ $(LIBS)
+	@$(LINK) -o $@ $(if $(SANITIZE),$(WHOLE)) $^ $(CATCH_LIBS) $(LIBS)
 
 $(MPI_TESTS): $(call objects,$(MPI_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(CATCH_LIBS) $(LIBS)
 
 $(GPU_TESTS): $(call objects,$(GPU_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(CATCH_LIBS) $(LIBS)
 
 $(EMULATED): $(EMU_OBJ) $(call objects,$(EMU_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(HOST_LIBS)
+	@$(LINK) -o $@ $^ $(CATCH_LIBS) $(HOST_LIBS)
 
 $(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/programs/%.o $(LIB)
 	@mkdir -p $(@D)
@@ -207,10 +215,14 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 # each of hundreds of options with all others, at each start, so what includes it is optimized.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
 $(BUILD)/obj/src/app/cli/%.o: EXTRA =
-FOR_TESTS := -I. -O1
+# What Catch2 3 has elsewhere than Catch2 2, and Catch2 3 itself, which is no header.
+CATCH      = $(if $(filter 2%,$(call version,catch2)),2,3)
+FOR_TESTS  = -I. -Itests/support/catch2/$(CATCH) $(CATCH_CFLAGS) -O1
+CATCH_CFLAGS = $(patsubst -I%,-isystem %,$(call once,CATCH_I,pkg-config --cflags catch2 2>/dev/null))
+CATCH_LIBS   = $(if $(filter 3,$(CATCH)),$(call once,CATCH_L,pkg-config --libs catch2 || echo -lCatch2))
 $(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
 # Catch2 itself is not checked by sanitizers.
-$(BUILD)/obj/tests/support/harness/main.o: EXTRA = -I. $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all,-O1)
+$(BUILD)/obj/tests/support/harness/main.o: EXTRA = $(FOR_TESTS) $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all)
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 # What nearly every test includes is compiled once, into pch.hpp.gch. If the compiler cannot use
 # that, it reads the header next to it. Catch2 silences a warning by a pragma, which is lost this
@@ -230,8 +242,8 @@ $(PCH).gch: $(PCH) $(BUILD)/flags
 	@$(CCACHE) $(COMPILE) $(EXTRA) -x c++-header -MMD -MP -MF $(PCH:.hpp=.d) -MT $@ -c -o $@ $<
 -include $(PCH:.hpp=.d)
 $(foreach port,cuda nccl,$(BUILD)/obj/src/ports/$(port)/%.o): EXTRA = $(CUDA_CFLAGS)
-$(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
-$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS) -Wno-unknown-pragmas
+$(BUILD)/obj/tests/gpu/%.o: EXTRA = $(FOR_TESTS) $(CUDA_CFLAGS)
+$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(FOR_TESTS) $(NUMERIC) $(CUDA_HEADERS) -Wno-unknown-pragmas
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
 $(call in_rooms,$(COMPUTING)): EXTRA = $(NUMERIC)
@@ -497,7 +509,7 @@ FILES      ?= $(filter $(ARCHIVED) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(ARCHIVED) $(APP_SRC)))
 LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
 TIDY_FLAGS ?=
-LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) $(GRPC_CFLAGS) -Wno-unknown-pragmas \
+LINT_FLAGS  = -std=c++20 $(HOUSE) -I. $(THIRD_PARTY) $(CUDA_CFLAGS) $(GRPC_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
               '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$< $*),-x c++ -include tests/emulated/cuda/gpu.hpp)
 .PHONY: lint

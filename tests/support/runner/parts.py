@@ -13,7 +13,7 @@ ALL = [*USUAL, "emulated", "lint"]
 # Rank numbers; more ranks than cores are normal here.
 WORLDS = {"check": [2], "test": [1, 2], "ci": [1, 2, 4], "all": [1, 2, 3, 4, 6, 8]}
 FUZZ_SECONDS = {"check": 2, "test": 2, "ci": 2, "all": 30}
-CATCH = ["-r", "harness", "--use-colour", "no"]
+CATCH = ["-r", "harness"]
 # In the first lines of a script.
 WORDS = r"# (waits|computes|ci|nightly|clients|seconds|apart|alone)\b:? ?(\w*)"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np"]
