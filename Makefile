@@ -17,7 +17,13 @@ BUILD    ?= build
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 SANITIZE ?=
+# The compiler wrapper of any MPI: mpicxx, mpicxx.mpich, mpiicpx, CC. MPI=none builds without MPI.
+MPI      ?= wrapper
 MPICXX   ?= mpicxx
+ifeq ($(MPI),none)
+override MPICXX :=
+endif
+export MPICXX
 CCACHE   ?= $(shell command -v ccache)
 ifeq ($(origin CXX),default)
 CXX := g++
@@ -32,7 +38,8 @@ include src/ports/grpc/grpc.mk
 
 # ---- what goes into the program --------------------------------------------------------------
 ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe infer train serve study
-PORTS     := cpu clock mpi tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) $(or $(WITH_GRPC),none/grpc)
+PORTS     := cpu clock $(if $(MPICXX),mpi,none/mpi) tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) \
+             $(or $(WITH_GRPC),none/grpc)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
@@ -69,7 +76,7 @@ UNIT_OBJ  ?= $(call unpieced,$(UNIT_SRC)) $(call pieced,$(filter tests/%,$(PIECE
 LIB       := $(BUILD)/liblockstep.a
 PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
-MPI_TESTS := $(BUILD)/mpi_tests
+MPI_TESTS := $(if $(MPICXX),$(BUILD)/mpi_tests)
 GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 # The kernels and the code that starts them, compiled for the host: only CUDA's headers are needed.
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
@@ -82,8 +89,14 @@ EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(call found,src/ports/cuda,
 BENCHES   := $(patsubst tests/bench/programs/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/programs/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
-MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
-MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
+# What the wrapper adds: Open MPI says it by the first words, Cray by the second, MPICH and Intel by
+# the third, after the compiler's name and options. MPI's C++ classes are left out: the standard
+# removed them.
+ask_mpi     = { $(MPICXX) --showme:$(1) || $(MPICXX) --cray-print-opts=$(2) || \
+                $(MPICXX) -$(1)_info; } 2>/dev/null
+MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(if $(MPICXX),$(call ask_mpi,compile,cflags)))
+MPI_LIBS    = $(call once,MPI_LIBS,$(if $(MPICXX),$(call ask_mpi,link,libs) | tr ' ' '\n' | \
+                sed -E '1{/^-/!d};/^-([IDOgfm]|W[^l]|l(mpi_cxx|mpichcxx|mpicxx))/d'))
 # Modules of HDF5 may come without pkg-config's file, but set CPATH and LIBRARY_PATH.
 HDF5        = $(call once,HDF5,pkg-config --exists hdf5 && echo hdf5)
 PKGS        = $(HDF5) hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
@@ -119,14 +132,14 @@ OPTIMIZE := $(if $(findstring fuzzer,$(SANITIZE)),-O1,-O0) -g1 -fno-omit-frame-p
 FALSE_ALARMS += -Wno-maybe-uninitialized
 WERROR   := # sanitizers make the compiler's flow warnings guess
 endif
-# Open MPI's C++ bindings are left out: the standard removed them, and they are full of warnings.
-THIRD_PARTY = $(patsubst -I%,-isystem %,$(MPI_CFLAGS) $(PKG_CFLAGS)) -DOMPI_SKIP_MPICXX
+THIRD_PARTY = $(patsubst -I%,-isystem %,$(filter -I% -D%,$(MPI_CFLAGS)) $(PKG_CFLAGS)) \
+              -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
 CXXFLAGS   ?=
 COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) $(HOUSE) \
               $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
 LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
-HOST_LIBS   = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS) $(GRPC_LIBS)
+HOST_LIBS   = $(MPI_LIBS) -ldnnl $(PKG_LIBS) $(GRPC_LIBS)
 LIBS        = $(HOST_LIBS) $(CUDA_LIBS)
 
 # ---- building --------------------------------------------------------------------------------
@@ -146,6 +159,12 @@ WHOLE := -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive
 $(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $(WHOLE) $(APP_OBJ) $(LIBS)
+
+# What MPI=none links, of this build's objects, for the tests.
+NO_MPI := $(BUILD)/lockstep-without-mpi
+$(NO_MPI): $(APP_OBJ) $(call objects,src/ports/none/mpi/no_mpi.cpp) $(LIB)
+	@echo "  link    $@"
+	@$(LINK) -o $@ $^ $(filter-out $(MPI_LIBS),$(LIBS))
 
 # Created again each time, so that an object whose source was removed does not stay in the archive.
 $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
@@ -295,7 +314,7 @@ $(BUILD)/found: $(BUILD)/cuda
 	@touch $@
 $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
-CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(WITH_GRPC:%= and %)
+CUDA_SITE = $(MPICXX) $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(WITH_GRPC:%= and %)
 
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
@@ -303,7 +322,7 @@ CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(W
 .PHONY: unit-built mpi-built usual-tests tests
 unit-built: $(UNIT)
 mpi-built: $(MPI_TESTS)
-usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(BUILD)/bench/two_level
+usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(NO_MPI) $(BUILD)/bench/two_level
 tests: usual-tests $(EMULATED)
 
 .PHONY: install

@@ -215,6 +215,10 @@ std::optional<SlurmVersion> srun_version() {
 
 std::optional<LaunchDoubt> doubt_launch(const EnvLookup& env, const MpiLibrary& library,
                                         const SrunMpiTypes& types) {
+  if (library.is_none)
+    return LaunchDoubt{true,
+                       "this program was built without MPI, so its ranks can meet only where srun "
+                       "starts them: start it with srun, or build it with MPI"};
   // Open MPI assumes that srun started every process with SLURM_STEP_ID for it. It ends the process
   // inside MPI_Init when no PMIx server answers: with --mpi=none and pmi2, and in srun's shells.
   if (!env("SLURM_STEP_ID") || env("OMPI_COMM_WORLD_RANK") || env("PMIX_RANK") ||

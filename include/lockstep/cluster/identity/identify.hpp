@@ -43,6 +43,7 @@ struct MpiWorld {
 struct MpiLibrary {
   std::string name;         ///< "Open MPI v4.1.4"
   bool needs_pmix = false;  ///< certain: under srun it can join a world only through PMIx
+  bool is_none = false;     ///< this program was built without MPI
 };
 
 /// The source of this process's identity. `mpi`: lockstep does not know the launcher, but MPI has a
