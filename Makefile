@@ -17,7 +17,13 @@ BUILD    ?= build
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 SANITIZE ?=
+# The compiler wrapper of any MPI: mpicxx, mpicxx.mpich, mpiicpx, CC. MPI=none builds without MPI.
+MPI      ?= wrapper
 MPICXX   ?= mpicxx
+ifeq ($(MPI),none)
+override MPICXX :=
+endif
+export MPICXX
 CCACHE   ?= $(shell command -v ccache)
 ifeq ($(origin CXX),default)
 CXX := g++
@@ -32,7 +38,8 @@ include src/ports/grpc/grpc.mk
 
 # ---- what goes into the program --------------------------------------------------------------
 ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe infer train serve study
-PORTS     := cpu clock mpi tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) $(or $(WITH_GRPC),none/grpc)
+PORTS     := cpu clock $(if $(MPICXX),mpi,none/mpi) tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) \
+             $(or $(WITH_GRPC),none/grpc)
 found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
@@ -69,7 +76,7 @@ UNIT_OBJ  ?= $(call unpieced,$(UNIT_SRC)) $(call pieced,$(filter tests/%,$(PIECE
 LIB       := $(BUILD)/liblockstep.a
 PROGRAM   := $(BUILD)/lockstep
 UNIT      := $(BUILD)/unit_tests
-MPI_TESTS := $(BUILD)/mpi_tests
+MPI_TESTS := $(if $(MPICXX),$(BUILD)/mpi_tests)
 GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 # The kernels and the code that starts them, compiled for the host: only CUDA's headers are needed.
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
@@ -82,11 +89,25 @@ EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(call found,src/ports/cuda,
 BENCHES   := $(patsubst tests/bench/programs/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/programs/*.cpp))
 
 # ---- the compiler and the libraries ----------------------------------------------------------
-MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(MPICXX) --showme:compile)
-MPI_LIBS    = $(call once,MPI_LIBS,$(MPICXX) --showme:link)
-PKGS       := hdf5 hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
+# What the wrapper adds: Open MPI says it by the first words, Cray by the second, MPICH and Intel by
+# the third, after the compiler's name and options. MPI's C++ classes are left out: the standard
+# removed them.
+ask_mpi     = { $(MPICXX) --showme:$(1) || $(MPICXX) --cray-print-opts=$(2) || \
+                $(MPICXX) -$(1)_info; } 2>/dev/null
+MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(if $(MPICXX),$(call ask_mpi,compile,cflags)))
+MPI_LIBS    = $(call once,MPI_LIBS,$(if $(MPICXX),$(call ask_mpi,link,libs) | tr ' ' '\n' | \
+                sed -E '1{/^-/!d};/^-([IDOgfm]|W[^l]|l(mpi_cxx|mpichcxx|mpicxx))/d'))
+# Modules of HDF5 may come without pkg-config's file, but set CPATH and LIBRARY_PATH.
+HDF5        = $(call once,HDF5,pkg-config --exists hdf5 && echo hdf5)
+PKGS        = $(HDF5) hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
 PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
-PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2)
+PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2 $(if $(HDF5),,-lhdf5))
+# What a library's versions do not have in common is in a folder for each, named by its first one.
+VERSIONS    = $(call once,VERSIONS,CXX='$(CXX)' jobs/setup.sh --versions)
+version     = $(firstword $(patsubst $(1)=%,%,$(filter $(1)=%,$(VERSIONS))))
+HOUSE       = -Iinclude -Isrc \
+              -Isrc/ports/cpu/onednn/$(if $(filter 2.%,$(call version,libdnnl-dev)),2,3) \
+              -Isrc/data/external/hdf5/$(if $(filter 1.10.%,$(call version,libhdf5-dev)),1.10,1.12)
 GXX_12      = $(call once,GXX_12,$(CXX) -dumpfullversion 2>/dev/null | grep '^12\.')
 
 # -Werror only with g++ 12, for which the project is kept clean: new warnings of a newer compiler
@@ -111,14 +132,14 @@ OPTIMIZE := $(if $(findstring fuzzer,$(SANITIZE)),-O1,-O0) -g1 -fno-omit-frame-p
 FALSE_ALARMS += -Wno-maybe-uninitialized
 WERROR   := # sanitizers make the compiler's flow warnings guess
 endif
-# Open MPI's C++ bindings are left out: the standard removed them, and they are full of warnings.
-THIRD_PARTY = $(patsubst -I%,-isystem %,$(MPI_CFLAGS) $(PKG_CFLAGS)) -DOMPI_SKIP_MPICXX
+THIRD_PARTY = $(patsubst -I%,-isystem %,$(filter -I% -D%,$(MPI_CFLAGS)) $(PKG_CFLAGS)) \
+              -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
 CXXFLAGS   ?=
-COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) -Iinclude -Isrc \
+COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) $(HOUSE) \
               $(THIRD_PARTY) $(CXXFLAGS)
 LDFLAGS    ?=
 LINK        = $(CXX) -fopenmp -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
-HOST_LIBS   = $(filter-out -lmpi_cxx,$(MPI_LIBS)) -ldnnl $(PKG_LIBS) $(GRPC_LIBS)
+HOST_LIBS   = $(MPI_LIBS) -ldnnl $(PKG_LIBS) $(GRPC_LIBS)
 LIBS        = $(HOST_LIBS) $(CUDA_LIBS)
 
 # ---- building --------------------------------------------------------------------------------
@@ -139,6 +160,12 @@ $(PROGRAM): $(APP_OBJ) $(LIB)
 	@echo "  link    $@"
 	@$(LINK) -o $@ $(WHOLE) $(APP_OBJ) $(LIBS)
 
+# What MPI=none links, of this build's objects, for the tests.
+NO_MPI := $(BUILD)/lockstep-without-mpi
+$(NO_MPI): $(APP_OBJ) $(call objects,src/ports/none/mpi/no_mpi.cpp) $(LIB)
+	@echo "  link    $@"
+	@$(LINK) -o $@ $^ $(filter-out $(MPI_LIBS),$(LIBS))
+
 # Created again each time, so that an object whose source was removed does not stay in the archive.
 $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 	@echo "  archive $@"
@@ -146,19 +173,19 @@ $(LIB): $(LIB_OBJ) $(BUILD)/build_id.o $(BUILD)/sources
 
 $(UNIT): $(UNIT_OBJ) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $(if $(SANITIZE),$(WHOLE)) $^ $(LIBS)
+	@$(LINK) -o $@ $(if $(SANITIZE),$(WHOLE)) $^ $(CATCH_LIBS) $(LIBS)
 
 $(MPI_TESTS): $(call objects,$(MPI_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(CATCH_LIBS) $(LIBS)
 
 $(GPU_TESTS): $(call objects,$(GPU_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(LIBS)
+	@$(LINK) -o $@ $^ $(CATCH_LIBS) $(LIBS)
 
 $(EMULATED): $(EMU_OBJ) $(call objects,$(EMU_SRC)) $(LIB)
 	@echo "  link    $@"
-	@$(LINK) -o $@ $^ $(HOST_LIBS)
+	@$(LINK) -o $@ $^ $(CATCH_LIBS) $(HOST_LIBS)
 
 $(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/programs/%.o $(LIB)
 	@mkdir -p $(@D)
@@ -207,10 +234,14 @@ $(FRONTEND_KEPT)/include/cudnn_frontend.h: jobs/cudnn_frontend.sh
 # each of hundreds of options with all others, at each start, so what includes it is optimized.
 $(BUILD)/obj/src/app/%.o: EXTRA = -O0
 $(BUILD)/obj/src/app/cli/%.o: EXTRA =
-FOR_TESTS := -I. -O1
+# What Catch2 3 has elsewhere than Catch2 2, and Catch2 3 itself, which is no header.
+CATCH      = $(if $(filter 2%,$(call version,catch2)),2,3)
+FOR_TESTS  = -I. -Itests/support/catch2/$(CATCH) $(CATCH_CFLAGS) -O1
+CATCH_CFLAGS = $(patsubst -I%,-isystem %,$(call once,CATCH_I,pkg-config --cflags catch2 2>/dev/null))
+CATCH_LIBS   = $(if $(filter 3,$(CATCH)),$(call once,CATCH_L,pkg-config --libs catch2 || echo -lCatch2))
 $(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
 # Catch2 itself is not checked by sanitizers.
-$(BUILD)/obj/tests/support/harness/main.o: EXTRA = -I. $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all,-O1)
+$(BUILD)/obj/tests/support/harness/main.o: EXTRA = $(FOR_TESTS) $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all)
 $(BUILD)/obj/tests/bench/%.o: EXTRA = -I.
 # What nearly every test includes is compiled once, into pch.hpp.gch. If the compiler cannot use
 # that, it reads the header next to it. Catch2 silences a warning by a pragma, which is lost this
@@ -230,8 +261,8 @@ $(PCH).gch: $(PCH) $(BUILD)/flags
 	@$(CCACHE) $(COMPILE) $(EXTRA) -x c++-header -MMD -MP -MF $(PCH:.hpp=.d) -MT $@ -c -o $@ $<
 -include $(PCH:.hpp=.d)
 $(foreach port,cuda nccl,$(BUILD)/obj/src/ports/$(port)/%.o): EXTRA = $(CUDA_CFLAGS)
-$(BUILD)/obj/tests/gpu/%.o: EXTRA = -O1 -I. $(CUDA_CFLAGS)
-$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(NUMERIC) -I. $(CUDA_HEADERS) -Wno-unknown-pragmas
+$(BUILD)/obj/tests/gpu/%.o: EXTRA = $(FOR_TESTS) $(CUDA_CFLAGS)
+$(BUILD)/obj/tests/emulated/%.o: EXTRA = $(FOR_TESTS) $(NUMERIC) $(CUDA_HEADERS) -Wno-unknown-pragmas
 $(filter $(BUILD)/obj/src/ports/cuda/% $(BUILD)/obj/src/ports/nccl/% $(BUILD)/obj/tests/gpu/%,\
   $(call objects,$(ARCHIVED) $(GPU_SRC))): | $(FRONTEND_HEADER)
 $(call in_rooms,$(COMPUTING)): EXTRA = $(NUMERIC)
@@ -283,7 +314,7 @@ $(BUILD)/found: $(BUILD)/cuda
 	@touch $@
 $(BUILD)/cuda: FORCE
 	@$(call record,CUDA_SITE)
-CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(WITH_GRPC:%= and %)
+CUDA_SITE = $(MPICXX) $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(WITH_GRPC:%= and %)
 
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
@@ -291,7 +322,7 @@ CUDA_SITE = $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_LACKS))$(W
 .PHONY: unit-built mpi-built usual-tests tests
 unit-built: $(UNIT)
 mpi-built: $(MPI_TESTS)
-usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(BUILD)/bench/two_level
+usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(NO_MPI) $(BUILD)/bench/two_level
 tests: usual-tests $(EMULATED)
 
 .PHONY: install
@@ -497,7 +528,7 @@ FILES      ?= $(filter $(ARCHIVED) $(APP_SRC),$(if $(CHANGED),\
                 $(shell git diff --name-only $(CHANGED)),$(ARCHIVED) $(APP_SRC)))
 LINTED      = $(FILES:%=$(BUILD)/lint/%.ok)
 TIDY_FLAGS ?=
-LINT_FLAGS  = -std=c++20 -Iinclude -Isrc -I. $(THIRD_PARTY) $(CUDA_CFLAGS) $(GRPC_CFLAGS) -Wno-unknown-pragmas \
+LINT_FLAGS  = -std=c++20 $(HOUSE) -I. $(THIRD_PARTY) $(CUDA_CFLAGS) $(GRPC_CFLAGS) -Wno-unknown-pragmas \
               -idirafter $(call once,GXX_HEADERS,$(CXX) -print-file-name=include) \
               '-D__malloc__(...)=__malloc__' $(if $(filter %.cu,$< $*),-x c++ -include tests/emulated/cuda/gpu.hpp)
 .PHONY: lint

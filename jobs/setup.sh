@@ -2,12 +2,16 @@
 # Finds what is missing to build, test, measure, format or lint lockstep, and installs it if it may.
 #
 #   jobs/setup.sh [--check] build|cuda|grpc|test|clients|cluster|bench|format|lint|fuzz|ci ...
+#   jobs/setup.sh --versions      prints package=version of libraries that are there
+#   jobs/setup.sh --packages build|test|...    prints the names of Debian's packages
 #
 # CUDA, cuDNN and NCCL are never installed. The Makefile names those that it did not find in
 # CUDA_LACKS; the word cuda then prints how to get them.
 #
 # A package counts as installed when dpkg knows it, or when a probe finds what it provides (from an
-# environment module or Spack). Missing packages are installed with apt-get, as root or with sudo,
+# environment module or Spack), unless it is older than the table says (@2.6: is 2.6 or newer). The
+# MPI is that of the compiler wrapper MPICXX, by default mpicxx; without one (MPICXX= ) no MPI is
+# wanted. Missing packages are installed with apt-get, as root or with sudo,
 # which may ask for a password if standard input is a terminal. Otherwise, and with --check, they
 # are listed and the status is 1.
 set -eu
@@ -17,12 +21,12 @@ packages='
 g++                | build | header source_location | gcc@12:
 make               | build | command make           | gmake
 pkg-config         | build | command pkg-config     | pkgconf
-libopenmpi-dev     | build | command mpicxx         | openmpi
-openmpi-bin        | build | command mpirun         | openmpi
-libhdf5-dev        | build | library hdf5           | hdf5~mpi
-libhwloc-dev       | build | library hwloc          | hwloc
-libdnnl-dev        | build | header dnnl.hpp        | onednn
-libfmt-dev         | build | library fmt            | fmt
+libopenmpi-dev     | mpi   | command mpicxx         | openmpi@4:
+openmpi-bin        | mpi   | command mpirun         | openmpi@4:
+libhdf5-dev        | build | library hdf5           | hdf5@1.10:~mpi
+libhwloc-dev       | build | library hwloc          | hwloc@2.9:
+libdnnl-dev        | build | header dnnl.hpp        | onednn@2.6:
+libfmt-dev         | build | library fmt            | fmt@9:
 libcli11-dev       | build | header CLI/CLI.hpp     | cli11
 libtomlplusplus-dev | build | header toml++/toml.h  | tomlplusplus
 nlohmann-json3-dev | build | header nlohmann/json.hpp | nlohmann-json
@@ -40,8 +44,8 @@ libgrpc++-dev      | grpc  | library grpc++         | grpc
 libprotobuf-dev    | grpc  | library protobuf       | protobuf
 protobuf-compiler  | grpc  | command protoc         | protobuf
 python3-pip        | cuda  | python pip             | py-pip
-catch2             | test  | header catch2/catch.hpp | catch2@2
-hdf5-tools         | test  | command h5dump         | hdf5~mpi
+catch2             | test  | header catch2/catch.hpp,catch2/catch_all.hpp | catch2@2:
+hdf5-tools         | test  | command h5dump         | hdf5@1.10:~mpi
 python3-h5py       | test  | python h5py            | py-h5py
 python3-yaml       | test  | python yaml            | py-pyyaml
 procps             | test  | command ps             | procps
@@ -67,9 +71,13 @@ fail() {
 
 wanted=
 check_only=
+only_versions=
+only_packages=
 for word; do
   case $word in
     --check) check_only=yes ;;
+    --versions) only_versions=yes wanted='build test' ;;
+    --packages) only_packages=yes ;;
     build) wanted="$wanted build" ;;
     cuda) wanted="$wanted cuda" ;;
     grpc) wanted="$wanted build grpc" ;;
@@ -104,12 +112,26 @@ END
     ;;
 esac
 
+wrapper=${MPICXX-mpicxx}
+case $wanted in
+  *build*)
+    if [ "$wrapper" = mpicxx ]; then
+      wanted="$wanted mpi"
+    elif [ -n "$wrapper" ] && ! command -v "${wrapper%% *}" >/dev/null; then
+      fail "MPICXX=$wrapper: there is no such command (MPI=none builds without MPI)"
+    fi
+    ;;
+esac
+
 compiler=${CXX:-g++}
+has_header() {
+  printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$1" | $compiler -E -x c++ -
+}
 found_by_probe() {
   case $1 in
     command) command -v "$2" ;;
-    library) pkg-config --exists "$2" ;;
-    header) printf '#if !__has_include(<%s>)\n#error\n#endif\n' "$2" | "$compiler" -E -x c++ - ;;
+    library) pkg-config --exists "$2" || { [ "$2" = hdf5 ] && has_header hdf5.h; } ;;
+    header) has_header "${2%,*}" || has_header "${2#*,}" ;;
     python) python3 -c "import $2" ;;
     fuzzer) echo 'extern "C" int LLVMFuzzerTestOneInput() { return 0; }' |
       "$2" -fsanitize=fuzzer,address -x c++ - -o /dev/null ;;
@@ -121,6 +143,42 @@ rows=$(printf '%s' "$packages" | tr -d '|' | while read -r package purpose probe
   case " $wanted " in *" $purpose "*) [ -z "$package" ] || echo "$package $probe" ;; esac
 done)
 
+# macros HEADER NAMES: their values, joined by points.
+macros() {
+  printf '#include <%s>\n%s\n' "$1" "$2" | $compiler -E -P -x c++ - | tail -n 1 | tr ' ' .
+}
+# version_of PACKAGE WHAT: nothing where it has none, or is not there.
+version_of() {
+  case $1 in
+    g++) $compiler -dumpfullversion -dumpversion ;;
+    libopenmpi-dev) mpicxx --showme:version | sed 's/.*Open MPI \([0-9.]*\).*/\1/' ;;
+    libdnnl-dev) macros dnnl_version.h 'DNNL_VERSION_MAJOR DNNL_VERSION_MINOR' ;;
+    catch2)
+      if has_header catch2/catch_all.hpp >/dev/null; then
+        macros catch2/catch_version_macros.hpp 'CATCH_VERSION_MAJOR CATCH_VERSION_MINOR'
+      else
+        echo 2
+      fi
+      ;;
+    libhdf5-dev)
+      pkg-config --modversion hdf5 ||
+        macros H5public.h 'H5_VERS_MAJOR H5_VERS_MINOR H5_VERS_RELEASE'
+      ;;
+    *) pkg-config --modversion "$2" ;;
+  esac 2>/dev/null | grep '^[0-9][0-9.]*$' || true
+}
+if [ -n "$only_versions" ]; then
+  echo "$rows" | while read -r package _ what module; do
+    case $module in *@*:*) echo "$package=$(version_of "$package" "$what")" ;; esac
+  done
+  exit 0
+fi
+
+if [ -n "$only_packages" ]; then
+  echo "$rows" | cut -d' ' -f1
+  exit 0
+fi
+
 installed=
 if command -v dpkg-query >/dev/null 2>&1; then
   # One query for all of them; a package that dpkg does not know is not an error here.
@@ -129,9 +187,22 @@ if command -v dpkg-query >/dev/null 2>&1; then
 fi
 installed=" $(echo "$installed" | tr '\n' ' ') "
 
+# too_old PACKAGE WHAT MODULE: prints which version is there, if it is older than MODULE allows.
+too_old() {
+  oldest=$(echo "$3" | sed -n 's/.*@\([0-9.]*\):.*/\1/p')
+  [ -n "$oldest" ] || return 0
+  version=$(version_of "$1" "$2")
+  [ -n "$version" ] || return 0
+  first=$(printf '%s\n' "$oldest" "$version" | sort -V | head -n 1)
+  [ "$first" = "$oldest" ] || echo "$version"
+}
 missing=$(echo "$rows" | while read -r package kind what module; do
-  case $installed in *" $package "*) continue ;; esac
-  found_by_probe "$kind" "$what" || echo "$package $module"
+  case $installed in
+    *" $package "*) ;;
+    *) found_by_probe "$kind" "$what" || { echo "$package $module"; continue; } ;;
+  esac
+  old=$(too_old "$package" "$what" "$module")
+  [ -z "$old" ] || echo "$package $module $old is too old"
 done)
 [ -n "$missing" ] || exit 0
 names=$(echo "$missing" | cut -d' ' -f1 | tr '\n' ' ')
@@ -151,14 +222,17 @@ if [ "$(id -u)" != 0 ]; then
   fi
 fi
 if [ -n "$check_only" ] || [ "$as_root" = none ] || ! command -v apt-get >/dev/null 2>&1; then
-  echo 'setup: lockstep needs these, and they are missing:'
-  printf '  %-20s %s\n' 'Debian package' 'module or Spack package'
-  echo "$missing" | while read -r package module; do
-    printf '  %-20s %s\n' "$package" "$module"
+  listed=$(echo "$missing" | while read -r _ module old; do
+    printf ', %s%s' "$module" "${old:+ ($old)}"
+  done)
+  echo "setup: lockstep needs these, and they are missing${listed:+:${listed#,}}"
+  printf '  %-20s %s\n' 'Debian package' 'module or Spack package (@2.6: is 2.6 or newer)'
+  echo "$missing" | while read -r package module old; do
+    printf '  %-20s %s\n' "$package" "$module${old:+  ($old)}"
   done
   if command -v apt-get >/dev/null 2>&1; then
     if [ "$as_root" != none ]; then
-      echo "setup: install them with: jobs/setup.sh$wanted"
+      echo "setup: install them with: jobs/setup.sh${wanted% mpi}"
     else
       echo "setup: an administrator installs them with: apt-get install $names"
     fi

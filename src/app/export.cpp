@@ -52,11 +52,12 @@ int export_model(const ExportOptions& options) {
   model::Model model = load(options, checkpoint);
   infer::keep_settings(model, infer::settings_of(checkpoint.string(), model));
   for (const std::string& path : options.to) {
-    const model::Format& format = model::format_of(path);
+    const std::filesystem::path file(path);
+    const model::Format& format = model::format_of(file);
     const std::string bytes = format.bytes_of_graph != nullptr
                                   ? format.bytes_of_graph(model, options.graph())
                                   : format.bytes(model);
-    write_report(path, bytes);
+    write_report(file, bytes);
     log::info(fmt::format("{}: {} of {} with {} tensors from {}, {}", path, format.what,
                           model.about.network.name, model.weights.size(), checkpoint.string(),
                           human_bytes(static_cast<double>(bytes.size()))));

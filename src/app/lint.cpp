@@ -249,7 +249,8 @@ int run(const std::vector<std::string>& files, bool json) {
   const cluster::LintContext context{
       .faults_of_call = [](const cluster::ProgramCall& call) { return Judge(call).judge(); },
       .fault_of_toml = fault_of_toml,
-      .is_folder = [](const std::string& path) { return std::filesystem::is_directory(path); }};
+      .is_folder = [](const std::string& path) { return std::filesystem::is_directory(path); },
+      .slurm = cluster::srun_version};
   std::size_t errors = 0;
   Json all = Json::array();
   for (const std::string& file : files) {

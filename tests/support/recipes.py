@@ -158,7 +158,7 @@ def judge_spack(text):
     if wrong:
         return
     rows = re.findall(r"^\S+ *\| (\w+) *\|[^|\n]*\| *(\S+)$", (repo / "jobs/setup.sh").read_text(), re.M)
-    wanted = {name for purpose, name in rows if purpose == "build"}
+    wanted = {name for purpose, name in rows if purpose in ("build", "mpi")}
     check(len(wanted) > 5, "jobs/setup.sh: cannot parse its table")
     named = {spec.split()[0] for spec in environment["spack"]["specs"]}
     check(not wanted - named, f"lacks what jobs/setup.sh wants: {', '.join(sorted(wanted - named))}")

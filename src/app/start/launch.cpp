@@ -257,10 +257,11 @@ void Launch::start(double deadline_s) {
   rank = cluster::identify(env, std::nullopt);
   const liveness::HeartbeatSpec spec = heartbeat_spec(*this, deadline_s);
   Plane met;
-  if (!cluster::launched(env)) {
+  const cluster::MpiLibrary library = comm::mpi_library();
+  if (!cluster::launched(env) || (library.is_none && rank.world == 1)) {
     met.plane = std::make_unique<comm::ControlPlane>(activity);
   } else {
-    const auto doubt = cluster::doubt_launch(env, comm::mpi_library(), cluster::srun_mpi_types);
+    const auto doubt = cluster::doubt_launch(env, library, cluster::srun_mpi_types);
     const bool without_mpi = doubt && doubt->certain;
     const auto place = place_of(rank, without_mpi);
     if (without_mpi && !place) throw cluster::LaunchError(doubt->text);
@@ -270,7 +271,7 @@ void Launch::start(double deadline_s) {
                                     {.deadline_s = deadline_s, .mates_s = patience_with_mates_s}),
                 spec);
     }
-    if (doubt && rank.rank == 0)
+    if (doubt && rank.rank == 0 && !library.is_none)
       log::warn(without_mpi ? "the ranks communicate over TCP: " + doubt->text : doubt->text);
     if (!without_mpi) met = meet_with_mpi(*this, place, spec);
   }

@@ -249,9 +249,10 @@ std::vector<std::string> Item::strings_in(std::size_t strings, Id here, Id there
   std::vector<char*> pointers(strings, nullptr);
   read_raw(type_.get(), pointers.data(), here, there);
   std::vector<std::string> texts;
-  for (const char* text : pointers)
+  for (char* text : pointers) {
     texts.emplace_back(text == nullptr ? "" : text, 0, longest_string + 1);
-  H5Dvlen_reclaim(type_.get(), here == H5S_ALL ? space_.get() : here, H5P_DEFAULT, pointers.data());
+    std::free(text);  // HDF5 takes them by malloc(); its call to release them has had two names
+  }
   for (const std::string& text : texts)
     if (text.size() > longest_string)
       refuse(fmt::format("has a string of more than {} bytes", longest_string));

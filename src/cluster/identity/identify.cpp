@@ -7,6 +7,7 @@
 
 #include "cluster/identity/launchers.hpp"
 #include "lockstep/base/process.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 
 namespace lockstep::cluster {
@@ -194,8 +195,30 @@ std::vector<std::string> srun_mpi_types() {
   return types;
 }
 
+std::optional<SlurmVersion> read_slurm_version(std::string_view text) {
+  if (!text.starts_with("slurm")) return std::nullopt;
+  text.remove_prefix(std::min(text.find(' '), text.size() - 1) + 1);
+  const std::size_t point = text.find('.');
+  if (point == text.npos) return std::nullopt;
+  const auto year = whole_number<int>(text.substr(0, point));
+  text.remove_prefix(point + 1);
+  const auto month = whole_number<int>(text.substr(0, text.find_first_not_of("0123456789")));
+  if (!year || !month) return std::nullopt;
+  return SlurmVersion{*year, *month};
+}
+
+std::optional<SlurmVersion> srun_version() {
+  for (const std::string& line : answer_of("timeout 5 srun --version 2>/dev/null"))
+    if (const auto version = read_slurm_version(line)) return version;
+  return std::nullopt;
+}
+
 std::optional<LaunchDoubt> doubt_launch(const EnvLookup& env, const MpiLibrary& library,
                                         const SrunMpiTypes& types) {
+  if (library.is_none)
+    return LaunchDoubt{true,
+                       "this program was built without MPI, so its ranks can meet only where srun "
+                       "starts them: start it with srun, or build it with MPI"};
   // Open MPI assumes that srun started every process with SLURM_STEP_ID for it. It ends the process
   // inside MPI_Init when no PMIx server answers: with --mpi=none and pmi2, and in srun's shells.
   if (!env("SLURM_STEP_ID") || env("OMPI_COMM_WORLD_RANK") || env("PMIX_RANK") ||

@@ -184,7 +184,7 @@ BatchScript read_batch_script(std::string_view text, Findings& findings);
 
 /// The rules: for what the job asks for, for how it starts its ranks, and for how it ends.
 void lint_resources(const BatchScript& script, Findings& findings);
-void lint_starts(const BatchScript& script, Findings& findings);
+void lint_starts(const BatchScript& script, const LintContext& context, Findings& findings);
 void lint_ending(const BatchScript& script, Findings& findings);
 /// What the script gives to lockstep: TOML, threads, GPUs, folders, arrays' values.
 void lint_values(const BatchScript& script, const LintContext& context, Findings& findings);

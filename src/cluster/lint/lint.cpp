@@ -28,7 +28,7 @@ std::vector<Finding> lint_batch_script(std::string_view text, const LintContext&
   const std::string plain = without_dos_ends(text, findings);
   const BatchScript script = read_batch_script(plain, findings);
   lint_resources(script, findings);
-  lint_starts(script, findings);
+  lint_starts(script, context, findings);
   lint_ending(script, findings);
   lint_values(script, context, findings);
   lint_calls(script, context, findings);

@@ -183,15 +183,29 @@ void lint_workers(const RankStart& start, Findings& findings) {
                      "leave out --kill-on-bad-exit");
 }
 
-void lint_srun(const BatchScript& script, const RankStart& start, Findings& findings) {
+/// srun of Slurm 22.05 to 23.02 takes no --cpus-per-task from the job.
+void lint_cpus(const BatchScript& script, const RankStart& start, const LintContext& context,
+               Findings& findings) {
+  constexpr SlurmVersion first{22, 5}, first_after{23, 11};
   const Setting* cpus = script.directive("cpus-per-task");
-  if (cpus && cpus->value != "1" && !start.has("cpus-per-task") &&
-      !script.sets("SRUN_CPUS_PER_TASK"))
-    findings.error(start.line, "cpus",
-                   fmt::format("srun takes no --cpus-per-task from the job since Slurm 22.05: the "
-                               "{} in line {} becomes 1. Write srun "
-                               "--cpus-per-task=\"$SLURM_CPUS_PER_TASK\"",
-                               cpus->value, cpus->line));
+  if (!cpus || cpus->value == "1" || start.has("cpus-per-task") ||
+      script.sets("SRUN_CPUS_PER_TASK"))
+    return;
+  const auto slurm = context.slurm ? context.slurm() : std::nullopt;
+  if (slurm && (*slurm < first || *slurm >= first_after)) return;
+  const std::string text = fmt::format(
+      "srun of Slurm 22.05 to 23.02 takes no --cpus-per-task from the job: {}the {} in line {} "
+      "becomes 1. Write srun --cpus-per-task=\"$SLURM_CPUS_PER_TASK\"",
+      slurm ? "" : "there ", cpus->value, cpus->line);
+  if (slurm)
+    findings.error(start.line, "cpus", text);
+  else
+    findings.warning(start.line, "cpus", text);
+}
+
+void lint_srun(const BatchScript& script, const RankStart& start, const LintContext& context,
+               Findings& findings) {
+  lint_cpus(script, start, context, findings);
   if (start.starts("predict") || start.starts("serve")) return lint_workers(start, findings);
   const auto mpi = start.options.find("mpi");
   if (mpi == start.options.end()) {
@@ -286,11 +300,11 @@ void lint_alone(const BatchScript& script, Findings& findings) {
 
 }  // namespace
 
-void lint_starts(const BatchScript& script, Findings& findings) {
+void lint_starts(const BatchScript& script, const LintContext& context, Findings& findings) {
   for (const RankStart& start : script.starts) {
     if (!start.starts_lockstep()) continue;
     if (start.starter == Starter::srun)
-      lint_srun(script, start, findings);
+      lint_srun(script, start, context, findings);
     else
       lint_mpirun(script, start, findings);
     lint_counts(script, start, findings);

@@ -15,7 +15,7 @@ void for_each_span(Active boxes, const Extents& shape, std::size_t d, Use use) {
             [d](const Box* a, const Box* b) { return a->begin[d] < b->begin[d]; });
   Extents cuts = {0, shape[d]};
   for (const Box* box : boxes)
-    for (const unsigned long long cut : {box->begin[d], box->end[d]})
+    for (const hsize_t cut : {box->begin[d], box->end[d]})
       if (cut < shape[d]) cuts.push_back(cut);
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());

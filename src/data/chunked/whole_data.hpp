@@ -34,7 +34,7 @@ struct Sources {
 /// h5::Session.
 Sources require_whole(const std::filesystem::path& path, hid_t data);
 
-using Extents = std::vector<unsigned long long>;  ///< as HDF5 counts: one number a dimension
+using Extents = std::vector<hsize_t>;  ///< as HDF5 counts: one number a dimension
 
 /// A part of an array: [begin, end) in each dimension.
 struct Box {

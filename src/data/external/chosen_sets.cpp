@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <hdf5_objects.hpp>
 
 #include "lockstep/base/error.hpp"
 
@@ -69,9 +70,8 @@ StoredSet find_named(hid_t file, const fs::path& path, const std::string& given,
                      std::string_view key, const Sets& candidates, bool may_be_texts) {
   const std::string name = given.starts_with('/') ? given.substr(1) : given;
   const h5::Item item = h5::Item::data_set(file, path, name);
-  H5O_info_t here, there;
-  if (H5Oget_info2(file, &here, H5O_INFO_BASIC) < 0 ||
-      H5Oget_info_by_name2(file, name.c_str(), &there, H5O_INFO_BASIC, H5P_DEFAULT) < 0 ||
+  ObjectInfo here, there;
+  if (!object_info(file, ".", here) || !object_info(file, name.c_str(), there) ||
       here.fileno != there.fileno)
     item.refuse("lies in another file, to which an external link leads: name that file");
   StoredSet found;

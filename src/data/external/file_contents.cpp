@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <hdf5_objects.hpp>
 
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/text/words.hpp"
@@ -59,7 +60,7 @@ struct Walk {
   std::size_t seen = 0;
 };
 
-herr_t visit_object(hid_t, const char* name, const H5O_info_t* info, void* walk) {
+herr_t visit_object(hid_t, const char* name, const ObjectInfo* info, void* walk) {
   auto& at = *static_cast<Walk*>(walk);
   if (++at.seen > most_objects) return 1;
   if (info->type != H5O_TYPE_DATASET) return 0;
@@ -157,7 +158,7 @@ Missing missing_values(hid_t data) {
 
 FileContents look_into(hid_t file) {
   Walk walk{file, {}};
-  if (H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit_object, &walk, H5O_INFO_BASIC) < 0)
+  if (visit_objects(file, visit_object, &walk) < 0)
     walk.found.unusable.push_back({"", fmt::format("some objects cannot be listed by {}: {}",
                                                    library_version(), h5::last_cause())});
   H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit_link, &walk);

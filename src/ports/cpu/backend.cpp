@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <onednn_calls.hpp>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
@@ -18,7 +19,9 @@ namespace {
 // The instruction set that oneDNN uses, which ONEDNN_MAX_CPU_ISA may limit. Another set gives other
 // bits.
 const char* library_instruction_set() {
-  switch (dnnl_get_effective_cpu_isa()) {
+  const dnnl_cpu_isa_t set = dnnl_get_effective_cpu_isa();
+  if (const char* newer = onednn::newer_instruction_set(set)) return newer;
+  switch (set) {
     case dnnl_cpu_isa_avx512_core_amx:
       return "amx";
     case dnnl_cpu_isa_avx512_core_bf16:

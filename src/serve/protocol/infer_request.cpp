@@ -281,11 +281,12 @@ InferRequest parse_infer_request(std::string_view body,
   const Json json = parse_json(body.substr(0, length), share);
   expect(json.is_object(), "the request is not an object of JSON");
   InferRequest request;
-  if (!field(json, "id").is_null()) request.id = text_field(json, "id", "the request");
-  const Json& parameters = parameters_of(json, "the request");
-  const auto timeout_us = count_parameter(parameters, "timeout", "the request");
+  const std::string where = "the request";
+  if (!field(json, "id").is_null()) request.id = text_field(json, "id", where);
+  const Json& parameters = parameters_of(json, where);
+  const auto timeout_us = count_parameter(parameters, "timeout", where);
   if (timeout_us.value_or(0) > 0) request.timeout_s = static_cast<double>(*timeout_us) * 1e-6;
-  request.binary = flag_parameter(parameters, "binary_data_output", "the request").value_or(false);
+  request.binary = flag_parameter(parameters, "binary_data_output", where).value_or(false);
   const Json &inputs = list_field(json, "inputs"), &outputs = list_field(json, "outputs");
   expect(inputs.is_array() && !inputs.empty(), "the request has no 'inputs'");
   std::string_view binary = body.substr(length);

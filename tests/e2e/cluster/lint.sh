@@ -31,6 +31,18 @@ lines = [f["line"] for f in report["findings"] if f["severity"] == "error"]
 print(report["file"], report["errors"], lines)' <<<"$said") == 'bad.sbatch 2 [2, 3]' ]]
 verdict $? 'lint --json reports the same for programs'
 
+# Slurms of other years: all that lint asks is the version of srun.
+mkdir -p slurm
+answers() {
+  printf '#!/bin/sh\n%s\n' "$1" >slurm/srun && chmod +x slurm/srun
+  PATH=$PWD/slurm:$PATH run "$LOCKSTEP" lint cores.sbatch
+}
+sed 's/ --cpus-per-task="$SLURM_CPUS_PER_TASK"//' "$repo/jobs/single-node.sbatch" >cores.sbatch
+answers 'echo slurm 22.05.8' && ((status == 2)) && says 'error: srun .*becomes 1' &&
+  answers 'echo slurm 24.11.5' && ((status == 0)) && says ': 0 errors, 0 warnings$' &&
+  answers 'exit 1' && ((status == 0)) && says 'warning: srun .*there the'
+verdict $? 'a srun without --cpus-per-task is wrong only where this machine has such a Slurm'
+
 # What a user mistypes, in a script that is right otherwise.
 good() {  # good LINE...: the script's lines after the directives
   printf '%s\n' '#!/bin/bash' '#SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8' \

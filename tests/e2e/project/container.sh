@@ -37,7 +37,7 @@ refuses mpijob.yaml 'spec.slotsPerWorkers: no such key' 's/slotsPerWorker:/slots
 verdict $? 'a manifest with a wrong key, type, number or option is an error'
 refuses spack.yaml 'onednn' '/onednn/d' &&
   refuses spack.yaml 'spack.spec: no such key' 's/  specs:/  spec:/' &&
-  refuses spack.yaml 'fmt2' 's/- fmt/- fmt2/' &&
+  refuses spack.yaml 'fmt2' 's/fmt@9:/fmt2@9:/' &&
   refuses spack.yaml 'spack.view' 's/view: true/view: [1]/'
 verdict $? 'a Spack environment that lacks a package of jobs/setup.sh, or has another, is an error'
 refuses lockstep.def '%pots' 's/%post/%pots/' &&

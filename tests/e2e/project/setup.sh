@@ -65,3 +65,34 @@ setup terminal fuzz
 ((status == 0)) && grep -q '^apt-get .*install .*libclang-rt-16-dev' asked &&
   ! grep -q '^apt-get .*install .* clang-16' asked
 verdict $? 'a clang that lacks the run-time library of its fuzzer gets it'
+
+# A machine with libraries of these versions.
+paper pkg-config 'case $1 in --modversion) grep "^$2 " "$WORK/versions" | cut -d" " -f2 ;; esac'
+paper compiler 'case $* in *-dump*) echo 12.2.0 ;; *-P*) cat "$WORK/onednn" ;; esac'
+export CXX=compiler
+printf '%s\n' 'hdf5 1.8.21' 'hwloc 2.9.0' 'fmt 12.2.0' >versions
+echo 2.5 >onednn
+paper mpicxx 'echo "mpicxx: Open MPI 5.0.7 (Language: C++)"'
+paper mpirun true
+setup file --check build
+((status == 1)) && says '^setup: lockstep needs these.*: hdf5@1.10:~mpi \(1.8.21 is too old\), onednn@2.6: \(2.5 is too old\)$' &&
+  [[ $(head -n 1 <<<"$said") == setup:* ]]
+verdict $? 'libraries that are too old are named, with both versions, in the first line'
+
+printf '%s\n' 'hdf5 1.14.5' 'hwloc 2.12.0' 'fmt 12.2.0' >versions
+echo 3 7 >onednn
+setup file --check build
+first=$status
+setup file --versions
+((first == 0 && status == 0)) && says '^libdnnl-dev=3.7$' && says '^libhdf5-dev=1.14.5$'
+verdict $? 'newer libraries are taken, and the Makefile is told which'
+
+MPICXX=mpicxx.none setup file --check build
+((status == 1)) && says 'MPICXX=mpicxx.none: there is no such command'
+verdict $? 'a compiler wrapper of MPI that is not there is named'
+
+paper mpicxx 'echo "mpicxx: Open MPI 3.1.6 (Language: C++)"'
+setup file --check build
+((status == 1)) && says 'openmpi@4: \(3.1.6 is too old\)$' &&
+  MPICXX= setup file --check build && ((status == 0))
+verdict $? 'an old MPI is named, and without MPI none is wanted'

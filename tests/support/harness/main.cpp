@@ -1,8 +1,7 @@
 // The one place where Catch2 itself is compiled, with the reporter whose output tests/run reads:
 // `TEST name`, then the output of the case, then `PASS name` or `FAIL name`.
 
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
+#include <catch_runner.hpp>
 
 #include <cstdio>
 #include <string>
@@ -15,46 +14,38 @@ namespace {
 using namespace lockstep;
 
 /// Catch2's console reporter, with a verdict for each case in place of a summary.
-class HarnessReporter : public Catch::ConsoleReporter {
+class HarnessReporter : public test::QuietReporter {
  public:
-  explicit HarnessReporter(const Catch::ReporterConfig& config) : ConsoleReporter(config) {}
+  using test::QuietReporter::QuietReporter;
   static std::string getDescription() { return "one line for each verdict, for tests/run"; }
 
-  void testRunStarting(const Catch::TestRunInfo& info) override {
-    StreamingReporterBase::testRunStarting(info);
-    currentTestRunInfo.used = true;  // no banner above the first failure
-  }
-
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
-    ConsoleReporter::testCaseStarting(info);
+    QuietReporter::testCaseStarting(info);
     running_ = info.name;
     if (test::speaks()) print("TEST", info.name);
     test::begin_case(info.name);
   }
 
   void sectionStarting(const Catch::SectionInfo& info) override {
-    ConsoleReporter::sectionStarting(info);
+    QuietReporter::sectionStarting(info);
     test::watch(running_);
   }
 
   void fatalErrorEncountered(Catch::StringRef) override { dying_ = true; }
 
   void testCaseEnded(const Catch::TestCaseStats& stats) override {
-    ConsoleReporter::testCaseEnded(stats);
-    stream << std::flush;
+    QuietReporter::testCaseEnded(stats);
+    out() << std::flush;
     std::fflush(stdout);
     if (dying_) return test::dying();
     const bool passed = test::end_case(stats.totals.assertions.allOk());
     test::stop_watching();
-    if (test::speaks()) print(passed ? "PASS" : "FAIL", stats.testInfo.name);
+    if (test::speaks()) print(passed ? "PASS" : "FAIL", name_of(stats));
   }
-
-  void testGroupEnded(const Catch::TestGroupStats&) override {}
-  void testRunEnded(const Catch::TestRunStats&) override {}
 
  private:
   void print(const char* word, const std::string& name) {
-    stream << word << ' ' << name << std::endl;
+    out() << word << ' ' << name << std::endl;
     std::fflush(stdout);
   }
 
@@ -65,7 +56,4 @@ CATCH_REGISTER_REPORTER("harness", HarnessReporter)
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return test::run_process(
-      argc, argv, [](int count, char** words) { return Catch::Session().run(count, words); });
-}
+int main(int argc, char** argv) { return test::run_process(argc, argv, test::run_session); }

@@ -36,6 +36,16 @@ TEST_CASE("an srun that MPI cannot join is seen before MPI_Init, and nothing els
   CHECK_FALSE(doubt(batch_script, debian));
 }
 
+TEST_CASE("ranks of a program without MPI are in doubt under every launcher") {
+  const cluster::MpiLibrary no_mpi{.name = "no MPI", .is_none = true};
+  for (const Variables& variables : {open_mpi, slurm}) {
+    const auto doubt = cluster::doubt_launch(lookup(variables), no_mpi, {});
+    REQUIRE(doubt);
+    CHECK(doubt->certain);
+    CHECK_THAT(doubt->text, Contains("built without MPI"));
+  }
+}
+
 TEST_CASE("the other launchers' variables say who a rank is, and MPI fills in the rest") {
   struct Row {
     const char* what;

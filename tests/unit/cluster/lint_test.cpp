@@ -59,9 +59,13 @@ LintContext context() {
   return context;
 }
 
-std::string findings(const std::string& script) {
+constexpr SlurmVersion debian_12{22, 5};
+
+std::string findings(const std::string& script, std::optional<SlurmVersion> slurm = debian_12) {
   std::string text;
-  for (const Finding& one : lint_batch_script(script, context()))
+  LintContext here = context();
+  here.slurm = [slurm] { return slurm; };
+  for (const Finding& one : lint_batch_script(script, here))
     text += std::to_string(one.line) + (one.severity == Severity::error ? " E " : " W ") +
             one.rule + ": " + one.text + "\n";
   return text;
@@ -130,8 +134,24 @@ TEST_CASE("lint: workers of a prediction need no MPI, and do not end together", 
   only(with({predict}), "12 W kill-on-bad-exit", "would end the others");
 }
 
+TEST_CASE("lint: cores that only srun of Slurm 22.05 to 23.02 does not take", "[lint]") {
+  const std::string script = with(" -c \"$SLURM_CPUS_PER_TASK\"", "");
+  for (const SlurmVersion slurm : {SlurmVersion{22, 5}, SlurmVersion{23, 2}})
+    CHECK(findings(script, slurm).starts_with("12 E cpus"));
+  for (const SlurmVersion slurm : {SlurmVersion{21, 8}, SlurmVersion{23, 11}, SlurmVersion{24, 11}})
+    CHECK(findings(script, slurm) == "");
+  CHECK(findings(script, std::nullopt).starts_with("12 W cpus: srun of Slurm 22.05 to 23.02"));
+}
+
+TEST_CASE("the version of Slurm as srun says it", "[lint]") {
+  CHECK(read_slurm_version("slurm 24.11.5") == SlurmVersion{24, 11});
+  CHECK(read_slurm_version("slurm-wlm 22.05.8-1") == SlurmVersion{22, 5});
+  for (const char* other : {"", "slurm", "slurm ", "slurm 24", "slurm x.y", "srun: error: 1.2"})
+    CHECK(read_slurm_version(other) == std::nullopt);
+}
+
 TEST_CASE("lint: how ranks are started", "[lint]") {
-  only(with(" -c \"$SLURM_CPUS_PER_TASK\"", ""), "12 E cpus", "since Slurm 22.05");
+  only(with(" -c \"$SLURM_CPUS_PER_TASK\"", ""), "12 E cpus", "becomes 1");
   CHECK(findings(with({{" -c \"$SLURM_CPUS_PER_TASK\"", ""},
                        {"trap", "export SRUN_CPUS_PER_TASK=8\ntrap"}})) == "");
   CHECK(findings(with({{" -c \"$SLURM_CPUS_PER_TASK\"", ""}, {"task=8", "task=1"}})) == "");

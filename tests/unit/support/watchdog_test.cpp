@@ -28,7 +28,7 @@ struct Ended {
 Ended run_cases(const std::string& tag, int limit_s, const std::string& before = "") {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = before + "LOCKSTEP_TEST_SECONDS=" + std::to_string(limit_s) + " '" +
-                              self + "' -r harness --use-colour no '" + tag + "' 2>&1";
+                              self + "' -r harness '" + tag + "' 2>&1";
   std::FILE* const output = popen(command.c_str(), "r");
   REQUIRE(output != nullptr);
   Ended ended;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,6 +20,16 @@ using SrunMpiTypes = std::function<std::vector<std::string>()>;
 /// Asks srun itself (srun --mpi=list), once per call.
 std::vector<std::string> srun_mpi_types();
 
+/// Slurm 22.05 is {22, 5}.
+struct SlurmVersion {
+  int year = 0, month = 0;
+  auto operator<=>(const SlurmVersion&) const = default;
+};
+/// "slurm 24.11.5", "slurm-wlm 22.05.8"; nothing for other texts.
+std::optional<SlurmVersion> read_slurm_version(std::string_view text);
+/// Asks srun itself (srun --version); nothing where there is no srun, or it does not answer.
+std::optional<SlurmVersion> srun_version();
+
 /// What MPI itself says, after MPI_Init, and what its ranks have told each other.
 struct MpiWorld {
   int rank = 0, world = 1;
@@ -32,6 +43,7 @@ struct MpiWorld {
 struct MpiLibrary {
   std::string name;         ///< "Open MPI v4.1.4"
   bool needs_pmix = false;  ///< certain: under srun it can join a world only through PMIx
+  bool is_none = false;     ///< this program was built without MPI
 };
 
 /// The source of this process's identity. `mpi`: lockstep does not know the launcher, but MPI has a

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/cluster/identity/identify.hpp"
+
 namespace lockstep::cluster {
 
 enum class Severity {
@@ -42,6 +44,7 @@ struct LintContext {
   std::function<CallFaults(const ProgramCall&)> faults_of_call;
   std::function<std::string(const std::string& toml)> fault_of_toml;  ///< empty: none
   std::function<bool(const std::string& path)> is_folder;
+  std::function<std::optional<SlurmVersion>()> slurm;  ///< of srun, where lint runs
 };
 
 /// Whether the shell takes the text as it is written.

@@ -1,6 +1,7 @@
 #include "ports/cpu/units/pool_runner.hpp"
 
 #include <algorithm>
+#include <onednn_calls.hpp>
 
 #include "lockstep/base/error.hpp"
 
@@ -49,9 +50,11 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
   const auto kind =
       c.spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::pooling_max;
-  const dnnl::pooling_forward::primitive_desc forward(
-      {kind, algorithm, source, destination, stride, kernel, padding, padding}, user_scratchpad(),
-      engine());
+  const auto forward = onednn::with_dense_kernel(kernel, [&](const auto&... dims) {
+    return onednn::describe<dnnl::pooling_forward>(engine(), user_scratchpad(), kind, algorithm,
+                                                   source, destination, stride, dims..., padding,
+                                                   padding);
+  });
   c.library_scratch = std::max(c.library_scratch, forward.scratchpad_desc().get_size());
   Prepared result;
   result.forward = dnnl::pooling_forward(forward);
@@ -63,9 +66,11 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
   if (!c.spec.training) return result;
   const memory::desc workspace = forward.workspace_desc();
   workspace_bytes_ = workspace.get_size() / rows;
-  const dnnl::pooling_backward::primitive_desc backward(
-      {algorithm, source, destination, stride, kernel, padding, padding}, user_scratchpad(),
-      engine(), forward);
+  const auto backward = onednn::with_dense_kernel(kernel, [&](const auto&... dims) {
+    return onednn::describe_backward<dnnl::pooling_backward>(engine(), user_scratchpad(), forward,
+                                                             algorithm, source, destination, stride,
+                                                             dims..., padding, padding);
+  });
   c.library_scratch = std::max(c.library_scratch, backward.scratchpad_desc().get_size());
   result.backward = dnnl::pooling_backward(backward);
   for (std::size_t lane = 0; lane < c.lanes; ++lane) {
@@ -152,10 +157,11 @@ BandedPool::Job BandedPool::job(const Band& band) {
   const memory::dims stride{dim(node.stride), dim(node.stride)},
       kernel{dim(node.kernel), dim(node.kernel)}, before{dim(band.above), dim(node.padding)},
       after{dim(band.below), dim(node.padding)};
-  const dnnl::pooling_forward::primitive_desc desc(
-      {dnnl::prop_kind::forward_inference, dnnl::algorithm::pooling_max, source, destination,
-       stride, kernel, before, after},
-      user_scratchpad(), engine());
+  const auto desc = onednn::with_dense_kernel(kernel, [&](const auto&... dims) {
+    return onednn::describe<dnnl::pooling_forward>(
+        engine(), user_scratchpad(), dnnl::prop_kind::forward_inference,
+        dnnl::algorithm::pooling_max, source, destination, stride, dims..., before, after);
+  });
   c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
   return {band,
           dnnl::pooling_forward(desc),

@@ -30,7 +30,8 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[external]") 
         H5Pset_fletcher32(created);
       },
       [](hid_t created) { H5Pset_fletcher32(created); },
-      [](hid_t created) { H5Pset_scaleoffset(created, H5Z_SO_INT, 0); }};
+      // HDF5 1.14.5 cannot read what its filter scale-offset has written with all eight bits.
+      [](hid_t created) { H5Pset_nbit(created); }};
   for (const Numbers& numbers : all) {
     for (const bool channels_first : {false, true}) {
       Form form{numbers.type, channels_first, {}, nullptr, numbers.scale, numbers.shift};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <onednn_calls.hpp>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/room.hpp"
@@ -35,10 +36,9 @@ struct Window {
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvGeometry& g, const Desc& weights,
                                                        std::size_t rows) {
   const Window w(g);
-  return {{prop_kind::forward_training, direct, g.source(rows), weights, g.destination(rows),
-           w.stride, w.before, w.after},
-          user_scratchpad(),
-          engine()};
+  return onednn::describe<dnnl::convolution_forward>(
+      engine(), user_scratchpad(), prop_kind::forward_training, direct, g.source(rows), weights,
+      g.destination(rows), w.stride, w.before, w.after);
 }
 
 /// Backward: dnnl::convolution_backward_data or dnnl::convolution_backward_weights.
@@ -47,10 +47,9 @@ typename Backward::primitive_desc backward_desc(
     const ConvGeometry& g, const Desc& weights, std::size_t rows,
     const dnnl::convolution_forward::primitive_desc& hint) {
   const Window w(g);
-  return {{direct, g.source(rows), weights, g.destination(rows), w.stride, w.before, w.after},
-          user_scratchpad(),
-          engine(),
-          hint};
+  return onednn::describe_backward<Backward>(engine(), user_scratchpad(), hint, direct,
+                                             g.source(rows), weights, g.destination(rows), w.stride,
+                                             w.before, w.after);
 }
 
 }  // namespace
@@ -112,6 +111,10 @@ memory::dims ConvGeometry::weight_dims() const {
   return {dim(out_channels), dim(in_channels), dim(kernel), dim(kernel)};
 }
 
+Desc ConvGeometry::any_weights() const {
+  return {weight_dims(), type_of(storage), memory::format_tag::any};
+}
+
 std::size_t ConvGeometry::source_bytes() const {
   return in_channels * height * width * bytes_of(storage);
 }
@@ -135,10 +138,10 @@ nn::MatrixForm matrix_form(const Desc& gradient) {
   constexpr Known known[] = {{Tag::OIhw16i16o, 16}, {Tag::Ohwi16o, 16}, {Tag::OIhw8i8o, 8},
                              {Tag::Ohwi8o, 8},      {Tag::OIhw4i4o, 4}, {Tag::Ohwi4o, 4},
                              {Tag::oihw, 1},        {Tag::ohwi, 1}};
-  const std::size_t outputs = static_cast<std::size_t>(gradient.dims()[0]);
+  const std::size_t outputs = static_cast<std::size_t>(onednn::dims_of(gradient)[0]);
   const std::size_t size = gradient.get_size() / sizeof(float);
   const auto is = [&](Tag tag) {
-    return gradient == Desc(gradient.dims(), memory::data_type::f32, tag);
+    return gradient == Desc(onednn::dims_of(gradient), memory::data_type::f32, tag);
   };
   if (is(Tag::hwio)) return {outputs, size / outputs, outputs, size, outputs};
   for (const auto& [tag, panel] : known) {
@@ -166,7 +169,7 @@ TapGradient tap_gradient_of(const ConvGeometry& g, const ConvFormats& formats) {
 
 ConvFormats ConvFormats::choose(const ConvGeometry& g) {
   constexpr std::size_t typical_rows = 4;
-  const Desc any(g.weight_dims(), type_of(g.storage), memory::format_tag::any);
+  const Desc any = g.any_weights();
   const Desc any_float(g.weight_dims(), memory::data_type::f32, memory::format_tag::any);
   const auto forward = forward_desc(g, any, typical_rows);
   return {
@@ -215,7 +218,7 @@ dnnl::primitive_attr followed_by(bool sum, bool relu) {
   constexpr float least = 1e-45f;
   dnnl::post_ops after;
   if (sum) after.append_sum(1);
-  if (relu) after.append_eltwise(1, dnnl::algorithm::eltwise_relu, least, 0);
+  if (relu) onednn::append_relu(after, least);
   dnnl::primitive_attr attributes = user_scratchpad();
   attributes.set_post_ops(after);
   return attributes;
@@ -230,11 +233,9 @@ dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& g, con
                                                       const dnnl::primitive_attr& attributes) {
   const Window w(g);
   try {
-    return {
-        {dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, g.source(rows),
-         weights, bias_desc(g), g.destination(rows), w.stride, w.before, w.after},
-        attributes,
-        engine()};
+    return onednn::describe<dnnl::convolution_forward>(
+        engine(), attributes, prop_kind::forward_inference, direct, g.source(rows), weights,
+        bias_desc(g), g.destination(rows), w.stride, w.before, w.after);
   } catch (const dnnl::error& error) {
     throw Error(fmt::format("oneDNN has no implementation of {} for {} rows of evaluation: {}",
                             g.name, rows, error.what()));
@@ -242,7 +243,7 @@ dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& g, con
 }
 
 Desc plain_weights(const Desc& like) {
-  return {like.dims(), memory::data_type::f32, memory::format_tag::oihw};
+  return {onednn::dims_of(like), memory::data_type::f32, memory::format_tag::oihw};
 }
 
 void reorder(const Desc& from, const void* source, const Desc& to, void* target) {
@@ -255,20 +256,22 @@ void reorder(const Desc& from, const void* source, const Desc& to, void* target)
 
 WeightReorder::WeightReorder(const Desc& from, const Desc& to, std::size_t parts) {
   constexpr memory::dim block = 64;  // few library formats interleave more output channels
-  const memory::dims dims = from.dims();
+  const memory::dims dims = onednn::dims_of(from);
   const memory::dim blocks = dims[0] % block == 0 ? dims[0] / block : 1;
   memory::dim count = std::min<memory::dim>(blocks, dim(parts));
   const auto cut = [&](const Desc& whole, memory::dim p) {
     memory::dims sizes = dims, offsets(dims.size(), 0);
     offsets[0] = blocks * p / count * block;
     sizes[0] = blocks * (p + 1) / count * block - offsets[0];
-    constexpr bool or_empty = true;
-    return whole.submemory_desc(sizes, offsets, or_empty);
+    try {
+      return whole.submemory_desc(sizes, offsets);
+    } catch (const dnnl::error&) {
+      return Desc();  // the format cannot be cut there: one lane does everything
+    }
   };
   for (memory::dim p = 0; p < count; ++p) {
     ReorderPart part{count > 1 ? cut(from, p) : from, count > 1 ? cut(to, p) : to, {}};
-    if (part.from.is_zero() ||
-        part.to.is_zero()) {  // the format cannot be cut there: one lane does everything
+    if (part.from.is_zero() || part.to.is_zero()) {
       count = 1;
       p = -1;
       parts_.clear();

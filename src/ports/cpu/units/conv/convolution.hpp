@@ -43,7 +43,8 @@ struct ConvGeometry {
   dnnl::memory::desc source(std::size_t rows) const;       ///< nhwc, as all activations are
   dnnl::memory::desc destination(std::size_t rows) const;  ///< nhwc
   dnnl::memory::dims weight_dims() const;
-  std::size_t source_bytes() const;  ///< of one row
+  dnnl::memory::desc any_weights() const;  ///< of the activations' type, in any format
+  std::size_t source_bytes() const;        ///< of one row
   std::size_t destination_bytes() const;
   std::size_t weight_count() const;
   TapShape taps() const;

@@ -58,10 +58,8 @@ dnnl::convolution_forward::primitive_desc FoldedRunner::direct_desc(const ConvGe
 }
 
 void FoldedRunner::plan_direct() {
-  const memory::desc any(geometry_.weight_dims(), geometry_.source(1).data_type(),
-                         memory::format_tag::any);
   const Region& region = c.regions[unit.level];
-  format_ = direct_desc(stripe_, any, region.chunk_stripes).weights_desc();
+  format_ = direct_desc(stripe_, geometry_.any_weights(), region.chunk_stripes).weights_desc();
   for (const std::size_t count : chunk_sizes(region)) {
     const auto desc = direct_desc(stripe_, format_, count);
     c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
@@ -183,11 +181,7 @@ void BandedRunner::plan_direct() {
 
 void BandedRunner::add_job(const Band& band) {
   const ConvGeometry geometry = lines_.on(band);
-  if (format_.is_zero()) {
-    const memory::desc any(geometry.weight_dims(), geometry.source(1).data_type(),
-                           memory::format_tag::any);
-    format_ = direct_desc(geometry, any, 1).weights_desc();
-  }
+  if (format_.is_zero()) format_ = direct_desc(geometry, geometry.any_weights(), 1).weights_desc();
   const auto desc = direct_desc(geometry, format_, 1);
   c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
   jobs_.back().push_back({band, geometry, dnnl::convolution_forward(desc), {}});
