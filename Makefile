@@ -432,6 +432,11 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run cluster
 
+.PHONY: test-trixie
+test-trixie:  ## build and test in Debian 13, in a folder, with its libraries (root, 2 GB; PARTS="unit e2e")
+	@FILTER='$(FILTER)' tests/trixie/trixie test $(or $(PARTS),unit mpi e2e cluster) || \
+	  { status=$$?; [ $$status = 77 ] && echo '0 passed, 0 failed, 1 skipped'; }
+
 # The tests themselves are the plain build's objects: what is checked is the code that they call.
 POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute
 ASAN = BUILD=$(BUILD)/asan UNIT_OBJ='$(UNIT_OBJ)' SANITIZE=address,undefined CUDA=0
@@ -546,6 +551,14 @@ $(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags $(BUILD)/tidy-flags
 	@echo "  lint    $<"
 	@$(CXX) $(LINT_FLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
 	@$(TIDY)
+	@touch $@
+# Whether another compiler, or other libraries, take the sources (FILES= as in `make lint`).
+.PHONY: parsed
+parsed: $(FILES:%=$(BUILD)/parse/%.ok)
+$(BUILD)/parse/%.ok: % $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  parse   $<"
+	@$(CXX) $(WARNINGS) $(LINT_FLAGS) -Werror -fsyntax-only $<
 	@touch $@
 # What no test here runs, in two pieces, because its headers take longest: the kernels, and the rest.
 GPU_PIECES := $(BUILD)/lint/gpu.cpp $(BUILD)/lint/gpu.cu
