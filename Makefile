@@ -319,7 +319,8 @@ CUDA_SITE = $(MPICXX) $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
 
-.PHONY: unit-built mpi-built usual-tests tests
+.PHONY: unit-built mpi-built no-mpi-built usual-tests tests
+no-mpi-built: $(NO_MPI)
 unit-built: $(UNIT)
 mpi-built: $(MPI_TESTS)
 usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(NO_MPI) $(BUILD)/bench/two_level
@@ -409,7 +410,7 @@ test-all:  ## CI's tests and repetitions: more ranks, long fuzzing, sanitizers, 
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(BUILD)/clients/made || echo "tests with PyPI's programs will be skipped"
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
-	@$(MAKE) --no-print-directory $(PROGRAM)
+	@$(MAKE) --no-print-directory $(PROGRAM) $(NO_MPI)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=all TSAN_TAGS='$(TSAN_TAGS)' tests/run --make \
 	  layers unit mpi gpu emulated e2e cluster lint format asan tsan
 
