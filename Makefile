@@ -319,7 +319,8 @@ CUDA_SITE = $(MPICXX) $(if $(WITH_CUDA),$(NVCC) $(CUDNN_LIB) $(NCCL_LIB),$(CUDA_
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(APP_OBJ) $(EMU_OBJ) $(UNIT_OBJ)\
   $(call objects,$(MPI_SRC) $(GPU_SRC) $(EMU_SRC) $(wildcard tests/bench/programs/*.cpp)))
 
-.PHONY: unit-built mpi-built usual-tests tests
+.PHONY: unit-built mpi-built no-mpi-built usual-tests tests
+no-mpi-built: $(NO_MPI)
 unit-built: $(UNIT)
 mpi-built: $(MPI_TESTS)
 usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(NO_MPI) $(BUILD)/bench/two_level
@@ -409,7 +410,7 @@ test-all:  ## CI's tests and repetitions: more ranks, long fuzzing, sanitizers, 
 	@CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh ci $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	@$(MAKE) --no-print-directory $(BUILD)/clients/made || echo "tests with PyPI's programs will be skipped"
 	@[ "$$(id -u)" != 0 ] || jobs/setup.sh cluster || echo 'tests that need Slurm will be skipped'
-	@$(MAKE) --no-print-directory $(PROGRAM)
+	@$(MAKE) --no-print-directory $(PROGRAM) $(NO_MPI)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=all TSAN_TAGS='$(TSAN_TAGS)' tests/run --make \
 	  layers unit mpi gpu emulated e2e cluster lint format asan tsan
 
@@ -431,6 +432,11 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 	@jobs/setup.sh test cluster
 	@$(MAKE) --no-print-directory $(PROGRAM)
 	@BUILD=$(BUILD) FILTER='$(FILTER)' TIER=ci tests/run cluster
+
+.PHONY: test-trixie
+test-trixie:  ## build and test in Debian 13, in a folder, with its libraries (root, 2 GB; PARTS="unit e2e")
+	@FILTER='$(FILTER)' tests/trixie/trixie test $(or $(PARTS),unit mpi e2e cluster) || \
+	  { status=$$?; [ $$status = 77 ] && echo '0 passed, 0 failed, 1 skipped'; }
 
 # The tests themselves are the plain build's objects: what is checked is the code that they call.
 POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute
@@ -546,6 +552,14 @@ $(BUILD)/lint/%.ok: % .clang-tidy $(BUILD)/flags $(BUILD)/tidy-flags
 	@echo "  lint    $<"
 	@$(CXX) $(LINT_FLAGS) -MM -MP -MT $@ -MF $(@:.ok=.d) $<
 	@$(TIDY)
+	@touch $@
+# Whether another compiler, or other libraries, take the sources (FILES= as in `make lint`).
+.PHONY: parsed
+parsed: $(FILES:%=$(BUILD)/parse/%.ok)
+$(BUILD)/parse/%.ok: % $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo "  parse   $<"
+	@$(CXX) $(WARNINGS) $(LINT_FLAGS) -Werror -fsyntax-only $<
 	@touch $@
 # What no test here runs, in two pieces, because its headers take longest: the kernels, and the rest.
 GPU_PIECES := $(BUILD)/lint/gpu.cpp $(BUILD)/lint/gpu.cu
