@@ -208,8 +208,8 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
     images = images[..., None] if images.ndim == 3 else images
     _require(images.dtype == np.uint8 and images.ndim == 4 and images.size, folder,
              f"images are {images.dtype} {images.shape}, not uint8 [rows, height, width, channels]")
-    _require(images.shape[3] <= 4, folder,
-             f"images are {images.shape}: 1 to 4 channels come last, as by .transpose(0, 2, 3, 1)")
+    _require(images.shape[3] <= 64, folder,
+             f"images are {images.shape}: 1 to 64 channels come last, as by .transpose(0, 2, 3, 1)")
     _require(like is None or isinstance(like, Shards), folder,
              "like is the training set, opened: like=Shards(its folder)")
     _require(labels.shape == images.shape[:1] and labels.dtype.kind in "iu" and labels.min() >= 0
@@ -254,9 +254,9 @@ def _checkpoint(model: Path) -> Iterator[h5py.File]:
     path = _file_in(model, "checkpoints/best.h5")
     with _named(path):
         whole = np.fromfile(path, np.uint8)
-    match = re.match(rb"lockstep checkpoint [34]\ncrc32c 0x(.{8})\nbytes (\d+)\n"
+    match = re.match(rb"lockstep checkpoint [345]\ncrc32c 0x(.{8})\nbytes (\d+)\n"
                      rb"(?:then (\d+)\n)?\0", whole[:512].tobytes())
-    _require(match and len(whole) > 1024, path, "it is no checkpoint of format 3 or 4")
+    _require(match and len(whole) > 1024, path, "it is no checkpoint of format 3 to 5")
     sum_of_part, part, more = match.groups(b"0")
     end = 512 + int(part)
     _require(len(whole) == end + int(more)

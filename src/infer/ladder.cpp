@@ -1,6 +1,8 @@
 #include "lockstep/infer/ladder.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -8,6 +10,7 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
 
 namespace lockstep::infer {
@@ -33,6 +36,37 @@ std::vector<std::uint8_t> trial_image(const nn::Shape& shape, std::size_t image)
   return pixels;
 }
 
+/// The same image in the elements that the network takes: middle grey is a channel's mean, and half
+/// of all levels its deviation.
+std::vector<std::uint8_t> as_elements(const std::vector<std::uint8_t>& pixels,
+                                      const nn::Shape& shape, const backend::ProgramSpec& program) {
+  if (program.element == data::Element::u8) return pixels;
+  std::vector<std::uint8_t> row;
+  const auto add = [&](auto value) {
+    const auto bytes = std::bit_cast<std::array<std::uint8_t, sizeof value>>(value);
+    row.insert(row.end(), bytes.begin(), bytes.end());
+  };
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const std::size_t c = i % shape.channels;
+    const float value =
+        program.mean[c] + program.stddev[c] * (static_cast<float>(pixels[i]) - 128) / 64;
+    switch (program.element) {
+      case data::Element::u16:
+        add(static_cast<std::uint16_t>(std::clamp(value, 0.0f, 65535.0f)));
+        break;
+      case data::Element::i16:
+        add(static_cast<std::int16_t>(std::clamp(value, -32768.0f, 32767.0f)));
+        break;
+      case data::Element::f16:
+        add(round_to_f16(value));
+        break;
+      default:
+        add(value);
+    }
+  }
+  return row;
+}
+
 /// Of bits, so that equal values that are not numbers agree.
 bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
@@ -46,14 +80,14 @@ const std::uint8_t* pixels_in(const device::PinnedBuffer& buffer) {
 
 Ladder::Ladder(backend::Backend& backend, const nn::Network& network,
                const backend::ProgramSpec& program, backend::Parameters& parameters)
-    : row_bytes_(network.input.count()),
+    : row_bytes_(backend::image_bytes(network, program)),
       classes_(network.classes),
       inference_(backend, network, program, parameters),
       padded_(backend.device().allocate_pinned(program.batch * row_bytes_)),
       expected_(trial_images) {
   std::memset(padded_.data(), 0, padded_.size());
   for (std::size_t image = 0; image < trial_images; ++image)
-    images_.push_back(trial_image(network.input, image));
+    images_.push_back(as_elements(trial_image(network.input, image), network.input, program));
   for (std::size_t size = program.batch; size > 0; size /= 2) {
     trials_.push_back({.size = size, .image = 0, .turns = false});
     for (std::size_t image = 0; image < trial_images; image += size)

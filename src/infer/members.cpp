@@ -206,10 +206,11 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
     });
   const nn::Network& network = members.all.front().model.about.network;
   const std::size_t outputs = is_chain(members.all) ? members.classes.size() : network.classes;
+  const std::size_t row_bytes =
+      network.input.count() * data::bytes_of(members.all.front().model.about.input.element);
   running.model = arrange(
       std::move(made), how,
-      {.stages = {}, .row_bytes = network.input.count(), .outputs = outputs, .batch = batch},
-      backend.device());
+      {.stages = {}, .row_bytes = row_bytes, .outputs = outputs, .batch = batch}, backend.device());
   running.combined = dynamic_cast<Combined*>(running.model.get());
   return running;
 }

@@ -40,7 +40,10 @@ config::Config settings_in_checkpoint(const std::string& path) {
 }
 
 std::string shape_text(const data::DataSetInfo& info) {
-  return fmt::format("{} x {} pixels of {} channels", info.height, info.width, info.channels);
+  const std::string element =
+      info.element == data::Element::u8 ? "" : fmt::format(" of {}", choice_name(info.element));
+  return fmt::format("{} x {} pixels of {} channels{}", info.height, info.width, info.channels,
+                     element);
 }
 
 }  // namespace
@@ -79,6 +82,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.recompute = config.recompute;
   spec.recompute.memory_limit = config.memory_limit;
   spec.label_smoothing = config.optim.label_smoothing;
+  spec.element = data.element;
   spec.mean = data.mean;
   spec.stddev = data.stddev;
   return spec;

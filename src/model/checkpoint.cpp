@@ -66,6 +66,11 @@ class CheckpointReader {
       return {*value, short_side};
     fit.refuse(fmt::format("is not {}", join(choice_names<Resized>(), ", ")));
   }
+  data::Element element() const {
+    const h5::Item item = attribute("element");
+    if (const auto found = find_choice<data::Element>(item.text(longest_text))) return *found;
+    item.refuse(fmt::format("is not {}", join(choice_names<data::Element>(), ", ")));
+  }
   std::string bytes(const std::string& name) const {
     const h5::Item item = data_set(name);
     std::string found(item.expect_rank(1)[0], '\0');
@@ -178,6 +183,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.height = file.count("height");
   header.input.width = file.count("width");
   header.input.classes = file.texts("classes");
+  if (file.has("element")) header.input.element = file.element();
   header.input.mean = file.reals("mean", header.input.channels);
   header.input.stddev = file.reals("stddev", header.input.channels);
   if (file.has("exchange")) header.exchange = file.text("exchange");

@@ -61,6 +61,8 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
     number("epoch_bad_rows", std::uint64_t{bad_rows.size()});
     file.data_set("bad_rows", bad_rows, h5::Ending::zero);
   }
+  if (header.input.element != data::Element::u8)
+    file.attribute("element", single_shape, choice_name(header.input.element), h5::Ending::zero);
   numbers("mean", header.input.mean);
   numbers("stddev", header.input.stddev);
 }
@@ -213,7 +215,10 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
                             path.string(), fills[bad].name),
                 Ending::diverged);
   const auto list = std::ranges::find(fills, parts_name, &Fill::name);
-  return {std::move(image), std::move(parts), list == fills.end() ? 0 : list->place};
+  const int format = header.input.element != data::Element::u8 ? format_with_element
+                     : parts.empty()                           ? checkpoint_format
+                                                               : format_with_parts;
+  return {std::move(image), std::move(parts), list == fills.end() ? 0 : list->place, format};
 }
 
 void CheckpointImage::count(std::string_view bytes) {
@@ -238,8 +243,7 @@ std::string_view CheckpointImage::seal() {
   std::uint64_t more = 0;
   for (const ExchangePart& part : parts_) more += part.bytes;
   const std::string block =
-      user_block({image.data() + user_block_bytes, image.size() - user_block_bytes},
-                 has_parts() ? format_with_parts : checkpoint_format, more);
+      user_block({image.data() + user_block_bytes, image.size() - user_block_bytes}, format_, more);
   std::copy(block.begin(), block.end(), image.begin());
   return {image.data(), image.size()};
 }

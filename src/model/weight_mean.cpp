@@ -32,6 +32,8 @@ std::string difference(const Model& first, const Model& other) {
       return differ(fmt::format("'{}' as class {}", others[c], c), "'" + names[c] + "'");
   if (a.network.input != b.network.input)
     return differ(input_text(b.network.input), input_text(a.network.input));
+  if (a.input.element != b.input.element)
+    return differ(choice_name(b.input.element), choice_name(a.input.element));
   if (a.input.mean != b.input.mean || a.input.stddev != b.input.stddev)
     return differ(
         fmt::format("mean [{}] and deviation [{}] of its input", join(b.input.mean, ", "),

@@ -18,6 +18,7 @@ namespace lockstep::train {
 struct Decisions {
   config::BackendChoice backend = config::BackendChoice::automatic;
   DataSets data = {};
+  config::ElementChoice element = config::ElementChoice::automatic;  ///< of files without a word
   bool alone = false;  ///< this start has no one to exchange with as it was asked to
   config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
   float bucket_mb = 0;
@@ -30,6 +31,7 @@ struct Decisions {
     asked.backend = backend;
     asked.data.train = data.train;
     asked.data.val = data.val;
+    asked.data.element = element;
     asked.comm.all_reduce = all_reduce;
     asked.comm.bucket_mb = bucket_mb;
     asked.winograd = winograd;

@@ -7,11 +7,21 @@
 #include "train/files/resume.hpp"
 
 namespace lockstep::train {
+namespace {
+
+config::ElementChoice begun_with(const std::optional<ResumePoint>& resume) {
+  return resume ? written_config(*resume).data.element : config::ElementChoice::automatic;
+}
+
+}  // namespace
 
 PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
                          comm::Communicator& communicator, comm::Control& control,
                          const std::optional<ResumePoint>& resume)
-    : spec_(spec), backend_(backend), communicator_(communicator), data_(spec, control) {
+    : spec_(spec),
+      backend_(backend),
+      communicator_(communicator),
+      data_(spec, control, begun_with(resume)) {
   decide_start(control, resume);
 }
 

@@ -201,6 +201,12 @@ std::string describe_saved(const RunParts& parts) {
                      counted(count, by_node ? "node" : "rank"), human(tensors + common));
 }
 
+/// What is unusual about the images: ", 12 channels of uint16"; else empty.
+std::string describe_elements(const data::DataSetInfo& input) {
+  if (input.element == data::Element::u8 && input.channels <= 4) return "";
+  return fmt::format(", {} of {},", counted(input.channels, "channel"), choice_name(input.element));
+}
+
 /// Logs what is about to be trained, on what and how: it fits on a screen.
 void log_run(const RunParts& parts) {
   const RunSpec& spec = parts.spec;
@@ -213,9 +219,9 @@ void log_run(const RunParts& parts) {
   const backend::MemoryPlan memory = trainer.memory();
   const int columns = log::columns();
   log::text(observe::summarise(spec.config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
-  log::info(fmt::format("training on {} of {} x {} pixels in {}, validating on {}",
+  log::info(fmt::format("training on {} of {} x {} pixels{} in {}, validating on {}",
                         counted(input.rows, "row"), input.height, input.width,
-                        counted(input.classes.size(), "class"),
+                        describe_elements(input), counted(input.classes.size(), "class"),
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),

@@ -81,18 +81,26 @@ data::DataSetInfo synthetic_rows(const config::Config& config) {
   return rows;
 }
 
-RunData::RunData(const RunSpec& spec, comm::Control& control)
+RunData::RunData(const RunSpec& spec, comm::Control& control, config::ElementChoice begun_with)
     : spec_(spec), config_(spec.config), control_(control) {
   if (spec.synthetic)
     input_ = *spec.synthetic;
   else
-    open_sets();
+    open_sets(begun_with);
   choose_order();
 }
 
-void RunData::open_sets() {
+config::ElementChoice RunData::element() const {
+  if (!training_ || !training_->external()) return config_.data.element;
+  return *find_choice<config::ElementChoice>(choice_name(input_.element));
+}
+
+void RunData::open_sets(config::ElementChoice begun_with) {
   sets_ = find_data_sets({.train = config_.data.train, .val = config_.data.val});
-  const data::DataSet& rows = training_.emplace(sets_.train, external_spec(config_));
+  data::ExternalSpec reading = external_spec(config_);
+  if (config_.data.element == config::ElementChoice::automatic)
+    reading.element = choice_name(begun_with);
+  const data::DataSet& rows = training_.emplace(sets_.train, reading);
   require_channels(rows.info(), sets_.train);
   require_same_data(rows, "data.train", control_);
   say_what_is_read(rows, sets_.train);
@@ -198,8 +206,7 @@ std::size_t RunData::loader_threads() const {
 
 std::size_t RunData::loader_bytes() const {
   if (!training_) return 0;
-  return config_.data.slots * sampler_->replica_batch() * input_.channels * input_.height *
-         input_.width;
+  return config_.data.slots * sampler_->replica_batch() * input_.row_bytes();
 }
 
 void RunData::measure_workers(const data::LoaderSpec& loading) {

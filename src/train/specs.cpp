@@ -35,8 +35,9 @@ std::size_t short_side(const config::Config& config, const data::DataSetInfo& st
 }  // namespace
 
 void require_channels(const data::DataSetInfo& data, const std::string& path) {
-  require(data.channels >= 1 && data.channels <= 4,
-          fmt::format("{} has images of {} channels; networks take 1 to 4", path, data.channels));
+  require(data.channels >= 1 && data.channels <= data::most_channels,
+          fmt::format("{} has images of {} channels; networks take 1 to {}", path, data.channels,
+                      data::most_channels));
 }
 
 data::ExternalSpec external_spec(const config::Config& config,
@@ -49,9 +50,11 @@ data::ExternalSpec external_spec(const config::Config& config,
           .labels = choose(data.labels, data.val_labels),
           .labels_of_training = trained_on != nullptr && data.val_labels.empty(),
           .layout = choice_name(data.layout),
+          .element = choice_name(data.element),
           .range = choice_name(data.range),
           .classes = data.classes,
           .like = trained_on,
+          .skips_bad_rows = data.on_bad_row == config::OnBadRow::skip,
           .cache_bytes = data.cache_mb * 1'000'000};
 }
 

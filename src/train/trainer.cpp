@@ -197,7 +197,8 @@ void Trainer::prefetch(const NextBatch& next) {
           .front();
   const auto program = programs_.find(first.rows);
   if (program != programs_.end())
-    program->second->prefetch(view(next.batch, first, spec_.network.input.count()));
+    program->second->prefetch(
+        view(next.batch, first, backend::image_bytes(spec_.network, spec_.program)));
 }
 
 /// The same on all ranks: a collective must be a recording's on all of them or on none.
@@ -216,7 +217,7 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
   ran_.insert(&program);
   program.set_scalars(scalars);
-  program.load(view(batch, part, spec_.network.input.count()));
+  program.load(view(batch, part, backend::image_bytes(spec_.network, spec_.program)));
   enter_phase(comm::Phase::forward);
   const auto run = [&](const backend::Tape& tape) {
     for (const backend::TapeStep& piece : tape) {

@@ -23,7 +23,7 @@ constexpr float stand_in(std::size_t which, std::size_t i) {
   return static_cast<float>((bits ^ bits >> 16) >> 8) * 0x1p-23f - 1;
 }
 
-/// A pixel's value v (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.
+/// A value of uint8 (0 to 255) becomes v * scale + shift = (v / 255 - mean) / deviation.
 struct PixelScale {
   float scale = 1, shift = 0;
 };
@@ -33,6 +33,14 @@ constexpr PixelScale pixel_scale(double mean, double deviation) {
 constexpr float normalised(std::uint8_t pixel, PixelScale by) {
   return static_cast<float>(pixel) * by.scale + by.shift;
 }
+
+/// A value of any other element becomes (v - mean) * inverse. The subtraction comes first: of
+/// values whose mean is large next to their deviation, nothing is lost.
+struct ElementEntry {
+  float mean = 0, inverse = 1;
+};
+constexpr ElementEntry element_entry(float mean, float deviation) { return {mean, 1 / deviation}; }
+constexpr float entered(float value, ElementEntry by) { return (value - by.mean) * by.inverse; }
 
 /// True for an infinity and for NaN.
 constexpr bool overflowed(float value) {

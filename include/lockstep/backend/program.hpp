@@ -15,6 +15,8 @@
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/data_set_info.hpp"
+#include "lockstep/nn/network.hpp"
 #include "lockstep/optim/rule.hpp"
 
 namespace lockstep::backend {
@@ -42,7 +44,8 @@ struct ProgramSpec {
   /// change, stays there.
   bool frozen = false;
   float label_smoothing = 0;
-  std::vector<float> mean, stddev;  ///< per channel, of value / 255
+  data::Element element = data::Element::u8;  ///< of the images in a batch
+  std::vector<float> mean, stddev;            ///< per channel: see data::DataSetInfo
   /// Use only library routines that give the same bits each time; the CPU backend has no others.
   bool deterministic = false;
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
@@ -72,6 +75,11 @@ struct ProgramSpec {
   /// micro-batch keeps in between takes memory in each slot; the rest is shared.
   std::size_t slots = 1;
 };
+
+/// What one image of a batch takes.
+inline std::size_t image_bytes(const nn::Network& network, const ProgramSpec& spec) {
+  return network.input.count() * data::bytes_of(spec.element);
+}
 
 /// Sums over the rows that are not padding.
 struct Metrics {

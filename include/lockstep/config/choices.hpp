@@ -13,7 +13,11 @@ enum class BackendChoice { automatic, cpu, cuda, clock };
 /// Where the channels are in images of other programs; automatic: inferred from the shape.
 enum class ImageLayout { automatic, nhwc, nchw };
 
-/// The range of floats in images of other programs; automatic: inferred from some rows.
+/// What the numbers in images of other programs become; automatic: inferred from their kind and
+/// from some rows.
+enum class ElementChoice { automatic, u8, u16, i16, f16, f32 };
+
+/// The range of floats that become uint8; automatic: inferred from some rows.
 enum class FloatRange { automatic, zero_to_one, zero_to_255, minus_one_to_one };
 
 /// How contiguous rows are read.
@@ -88,6 +92,14 @@ struct Choices<config::ImageLayout> {
   using enum config::ImageLayout;
   static constexpr Choice<config::ImageLayout> all[] = {
       {automatic, "auto"}, {nhwc, "nhwc"}, {nchw, "nchw"}};
+};
+
+template <>
+struct Choices<config::ElementChoice> {
+  using enum config::ElementChoice;
+  static constexpr Choice<config::ElementChoice> all[] = {{automatic, "auto"}, {u8, "uint8"},
+                                                          {u16, "uint16"},     {i16, "int16"},
+                                                          {f16, "float16"},    {f32, "float32"}};
 };
 
 template <>

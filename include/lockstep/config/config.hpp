@@ -65,6 +65,7 @@ struct Config {
     std::string train, val;
     std::string images, labels, val_images, val_labels;
     ImageLayout layout = ImageLayout::automatic;
+    ElementChoice element = ElementChoice::automatic;
     FloatRange range = FloatRange::automatic;
     std::size_t classes = 0;
     std::size_t cache_mb = 256;

@@ -28,7 +28,7 @@ struct Target {
 
 /// One rank's part of a step, in the loader's memory until it is released.
 struct Batch {
-  /// [capacity, height, width, channels], already cropped and flipped.
+  /// The bytes of [capacity, height, width, channels] elements, already cropped and flipped.
   const std::uint8_t* images = nullptr;
   /// [capacity]; padding after the first `rows`. nullptr, which only an evaluation takes: what the
   /// rows should be recognised as is not known, and they count nowhere.

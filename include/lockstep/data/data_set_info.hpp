@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/text/choices.hpp"
+
 namespace lockstep::data {
 
 /// How a data set's images lie in their files; of several files, the one that is slowest to read.
@@ -12,7 +14,7 @@ struct Storage {
   std::string layout;          ///< "contiguous", "chunks of 16 row(s), gzip"
   bool contiguous = true;      ///< any thread reads a row alone, nothing is decoded first
   bool through_hdf5 = false;   ///< HDF5 decodes, one thread at a time
-  bool converted = false;      ///< whole numbers become uint8, or planes become pixels
+  bool converted = false;      ///< numbers are widened, or planes become pixels
   std::size_t block_rows = 1;  ///< rows that are decoded together
   std::size_t cache_bytes = 0;
   bool checksums = true;  ///< each row has its CRC-32C
@@ -29,18 +31,43 @@ struct NodeCopy {
 /// How a shard stores its images: as pixels, all of one size, or as JPEG files of any size.
 enum class Encoding { raw, jpeg };
 
+/// The kind of number that a data set has for each channel of a pixel, from its files to the
+/// device, which normalises it.
+enum class Element : std::uint8_t { u8, u16, i16, f16, f32 };
+
+constexpr std::size_t bytes_of(Element element) {
+  return element == Element::u8 ? 1 : element == Element::f32 ? 4 : 2;
+}
+constexpr bool is_float(Element element) {
+  return element == Element::f16 || element == Element::f32;
+}
+
+/// The most channels of an image that a network takes.
+inline constexpr std::size_t most_channels = 64;
+
 /// What all shards of a data set agree on, and what normalisation needs. data/README.md specifies
 /// the file format.
 struct DataSetInfo {
   std::size_t rows = 0, height = 0, width = 0, channels = 0;  ///< height, width: 0 with jpeg
   Encoding encoding = Encoding::raw;
+  Element element = Element::u8;
   std::vector<std::string> classes;  ///< names; a label is an index into them
-  std::vector<float> mean, stddev;   ///< per channel, of value / 255, over the training rows (the
-                                     ///< validation set carries the training set's)
+  /// Per channel, over the training rows (the validation set carries the training set's): of
+  /// value / 255 where the elements are uint8, else of the values.
+  std::vector<float> mean, stddev;
   /// Of all labels in their order and, of shards, of the rows' checksums; 0: not known. Images in
   /// other programs' files are not in it: they have no checksums.
   std::uint64_t rows_hash = 0;
-  std::size_t row_bytes() const { return height * width * channels; }
+  std::size_t row_values() const { return height * width * channels; }
+  std::size_t pixel_bytes() const { return channels * bytes_of(element); }
+  std::size_t row_bytes() const { return height * width * pixel_bytes(); }
 };
 
 }  // namespace lockstep::data
+
+template <>
+struct lockstep::Choices<lockstep::data::Element> {
+  using enum data::Element;
+  static constexpr Choice<data::Element> all[] = {
+      {u8, "uint8"}, {u16, "uint16"}, {i16, "int16"}, {f16, "float16"}, {f32, "float32"}};
+};

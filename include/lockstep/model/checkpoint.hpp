@@ -31,9 +31,11 @@ struct Progress {
   std::uint64_t best_epoch = 0;
 };
 
-/// The format that is written, where an exchange's state follows the HDF5 part, and the oldest one
-/// that is read. From 3 on a file explains its network on its own.
-inline constexpr int checkpoint_format = 3, format_with_parts = 4, oldest_checkpoint_format = 2;
+/// The format that is written, where an exchange's state follows the HDF5 part, where the images'
+/// elements are not uint8 (with or without such a state), and the oldest one that is read. From 3
+/// on a file explains its network on its own.
+inline constexpr int checkpoint_format = 3, format_with_parts = 4, format_with_element = 5,
+                     oldest_checkpoint_format = 2;
 /// The exchange that needs no word in a checkpoint: it has no state, and older files have no other.
 inline constexpr const char* exact_exchange = "exact";
 
@@ -76,8 +78,9 @@ struct TensorEntry {
 class CheckpointImage {
  public:
   /// `place`: of the list of parts.
-  CheckpointImage(h5::FileImage image, std::vector<ExchangePart> parts, std::uint64_t place)
-      : image_(std::move(image)), parts_(std::move(parts)), place_(place) {}
+  CheckpointImage(h5::FileImage image, std::vector<ExchangePart> parts, std::uint64_t place,
+                  int format)
+      : image_(std::move(image)), parts_(std::move(parts)), place_(place), format_(format) {}
   /// Takes the next bytes of the parts into account: call it with all of them before seal().
   void count(std::string_view bytes);
   /// The bytes of the file, complete with their checksum, which it computes. Any thread.
@@ -89,6 +92,7 @@ class CheckpointImage {
   h5::FileImage image_;
   std::vector<ExchangePart> parts_;
   std::uint64_t place_;
+  int format_;
   std::size_t part_ = 0;       ///< whose bytes come next
   std::uint64_t counted_ = 0;  ///< of its bytes
 };

@@ -32,10 +32,14 @@ class RunData {
  public:
   /// Opens both sets, or none where the rows are synthetic: then there is nothing to load. Throws
   /// InputError when they do not fit each other, the configuration or those of the other ranks.
-  /// Collective. The references must outlive this.
-  RunData(const RunSpec& spec, comm::Control& control);
+  /// Collective. The references must outlive this. `begun_with`: what the run that it resumes has
+  /// made of other programs' numbers, where the configuration leaves it open.
+  RunData(const RunSpec& spec, comm::Control& control,
+          config::ElementChoice begun_with = config::ElementChoice::automatic);
 
   const DataSets& sets() const { return sets_; }
+  /// What became of other programs' numbers; of shards, what the configuration says.
+  config::ElementChoice element() const;
   /// The training rows as the network sees them.
   const data::DataSetInfo& input() const { return input_; }
   const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
@@ -72,7 +76,7 @@ class RunData {
 
  private:
   void require_effects_fit() const;
-  void open_sets();
+  void open_sets(config::ElementChoice begun_with);
   void open_validation();
   void choose_order();
   void measure_workers(const data::LoaderSpec& loading);

@@ -174,6 +174,10 @@ Json measure(const DataBenchOptions& options) {
                         human_bytes(static_cast<double>(copy.available))));
   }
   if (options.config.data.read == config::ReadBy::mmap) rows.map();
+  require(
+      !options.normalise || (rows.info().element == data::Element::u8 && rows.info().channels <= 4),
+      fmt::format("--normalise is for uint8 of 1 to 4 channels: {} has {} of {}", options.path,
+                  choice_name(rows.info().element), rows.info().channels));
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
   data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
   if (options.validation)
@@ -191,6 +195,7 @@ Json measure(const DataBenchOptions& options) {
             {"rows", input.rows},
             {"stored_bytes", static_cast<double>(bytes) / static_cast<double>(input.rows)},
             {"delivered", {input.height, input.width, input.channels}},
+            {"element", choice_name(input.element)},
             {"stages", Json::object()},
             {"rounds", options.rounds},
             {"workers", workers},

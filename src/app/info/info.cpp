@@ -87,6 +87,7 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
           {"width", jpeg ? Json(nullptr) : Json(info.width)},
           {"jpegs", jpeg ? jpegs_as_json(rows) : Json(nullptr)},
           {"channels", info.channels},
+          {"element", choice_name(info.element)},
           {"mean", info.mean},
           {"stddev", info.stddev},
           {"reading", reading_as_json(rows, uncached ? *uncached : rows)},

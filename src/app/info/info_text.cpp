@@ -58,13 +58,24 @@ std::string form_as_text(const Json& set) {
                      human_bytes(set["bytes"].get<double>() / set["rows"].get<double>()));
 }
 
+/// "3 channels", "12 channels of uint16".
+std::string channels_as_text(const Json& set) {
+  const std::string element = set["element"];
+  return counted(set["channels"], "channel") +
+         (element == choice_name(data::Element::u8) ? "" : " of " + element);
+}
+
 std::string shards_as_text(const Json& set) {
   std::string text =
       fmt::format("{} {}: {} of {}, {}, in {}\n", set["kind"].get<std::string>(),
                   set["path"].get<std::string>(), counted(set["rows"], "row"), form_as_text(set),
-                  counted(set["channels"], "channel"), counted(set["files"].size(), "file"));
+                  channels_as_text(set), counted(set["files"].size(), "file"));
   if (!set["sets"].is_null()) text += one_line(set["sets"].get<std::string>()) + '\n';
-  text += fmt::format("mean {}, deviation {}\n", numbers(set["mean"]), numbers(set["stddev"]));
+  const bool bytes = set["element"] == choice_name(data::Element::u8);
+  const auto listed = [&](const Json& list) {
+    return bytes ? numbers(list) : join(list.get<std::vector<float>>(), " ");
+  };
+  text += fmt::format("mean {}, deviation {}\n", listed(set["mean"]), listed(set["stddev"]));
   text += reading_as_text(set["reading"]);
   text += counted(set["classes"].size(), "class") + ":";
   for (const Json& one : set["classes"])
@@ -192,8 +203,9 @@ Json advice(const data::DataSet& rows, double in_order, double random) {
     texts.push_back("each row is spread over many chunks: chunks of whole rows are faster");
   if (storage.converted)
     texts.push_back(
-        "numbers are converted as they are read: uint8 with the channels last is "
-        "faster and smaller");
+        fmt::format("numbers are converted as they are read: {} with the channels last is faster{}",
+                    choice_name(rows.info().element),
+                    rows.info().element == data::Element::u8 ? " and smaller" : ""));
   return texts;
 }
 

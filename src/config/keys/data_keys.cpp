@@ -42,9 +42,15 @@ std::vector<ConfigKey> data_keys() {
       key("data.layout", &C::data, &Section::layout,
           "files that are not shards: position of the channels")
           .for_external(),
+      key("data.element", &C::data, &Section::element,
+          "files that are not shards: what the network is given of their numbers, each of which "
+          "must fit (float64 is rounded to float32); auto: uint8 where some rows show that they "
+          "are "
+          "256 levels, else the smallest that holds the file's kind of numbers")
+          .for_external(),
       key("data.range", &C::data, &Section::range,
-          "files that are not shards: range of floats; they become 0 to 255, rounded; auto: 0-1 or "
-          "0-255, inferred from some rows")
+          "files that are not shards: range of floats that become uint8, as 256 levels, rounded; "
+          "auto: 0-1 or 0-255, inferred from some rows")
           .for_external(),
       key("data.classes", &C::data, &Section::classes,
           "files that are not shards: number of classes; auto: those named in the file, else the "

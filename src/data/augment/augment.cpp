@@ -7,32 +7,36 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
 
 namespace lockstep::data {
 namespace {
 
 // Writes a reversed line forwards from `to` while reading backwards from `end`.
-void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t channels,
+void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t pixel_bytes,
                       std::uint8_t* to) {
-  for (; pixels > 0; --pixels, to += channels) {
-    end -= channels;
-    std::memcpy(to, end, channels);
+  for (; pixels > 0; --pixels, to += pixel_bytes) {
+    end -= pixel_bytes;
+    std::memcpy(to, end, pixel_bytes);
   }
 }
 
-// For each number of channels: the shuffle that reverses the whole pixels at the end of a register
-// and puts them at its beginning.
+// For each number of bytes of a pixel: the shuffle that reverses the whole pixels at the end of a
+// register and puts them at its beginning.
 constexpr auto reversals = [] {
   std::array<std::array<std::uint8_t, 16>, 17> orders{};
-  for (std::size_t channels = 1; channels <= 16; ++channels) {
-    const std::size_t pixels = 16 / channels, bytes = pixels * channels;
+  for (std::size_t pixel_bytes = 1; pixel_bytes <= 16; ++pixel_bytes) {
+    const std::size_t pixels = 16 / pixel_bytes, bytes = pixels * pixel_bytes;
     for (std::size_t i = 0; i < bytes; ++i) {
-      const std::size_t pixel = pixels - 1 - i / channels;
-      orders[channels][i] = static_cast<std::uint8_t>(16 - bytes + pixel * channels + i % channels);
+      const std::size_t pixel = pixels - 1 - i / pixel_bytes;
+      orders[pixel_bytes][i] =
+          static_cast<std::uint8_t>(16 - bytes + pixel * pixel_bytes + i % pixel_bytes);
     }
   }
   return orders;
@@ -42,22 +46,23 @@ constexpr auto reversals = [] {
 // bytes of the register and stored as its first; the next store overwrites the bytes after them. So
 // both ends stay within the line as long as 16 bytes of it are left.
 [[gnu::target("ssse3")]] void reverse_by_register(const std::uint8_t* end, std::size_t pixels,
-                                                  std::size_t channels, std::uint8_t* to) {
-  if (channels > 16) return reverse_by_pixel(end, pixels, channels, to);
-  const std::size_t together = 16 / channels, bytes = together * channels;
-  const auto* order = reinterpret_cast<const __m128i*>(reversals[channels].data());
+                                                  std::size_t pixel_bytes, std::uint8_t* to) {
+  if (pixel_bytes > 16) return reverse_by_pixel(end, pixels, pixel_bytes, to);
+  const std::size_t together = 16 / pixel_bytes, bytes = together * pixel_bytes;
+  const auto* order = reinterpret_cast<const __m128i*>(reversals[pixel_bytes].data());
   const __m128i shuffle = _mm_loadu_si128(order);
-  for (; pixels * channels >= 16; pixels -= together, end -= bytes, to += bytes) {
+  for (; pixels * pixel_bytes >= 16; pixels -= together, end -= bytes, to += bytes) {
     const __m128i line = _mm_loadu_si128(reinterpret_cast<const __m128i*>(end - 16));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(line, shuffle));
   }
-  reverse_by_pixel(end, pixels, channels, to);
+  reverse_by_pixel(end, pixels, pixel_bytes, to);
 }
 
-void reverse(const std::uint8_t* end, std::size_t pixels, std::size_t channels, std::uint8_t* to) {
+void reverse(const std::uint8_t* end, std::size_t pixels, std::size_t pixel_bytes,
+             std::uint8_t* to) {
   static const auto chosen =
       __builtin_cpu_supports("ssse3") ? reverse_by_register : reverse_by_pixel;
-  chosen(end, pixels, channels, to);
+  chosen(end, pixels, pixel_bytes, to);
 }
 
 // For short lines a call would take longer than the copy.
@@ -75,8 +80,14 @@ inline void copy_line(const std::uint8_t* from, std::size_t bytes, std::uint8_t*
   copy(bytes - lane);  // the rest; overlaps bytes already copied
 }
 
-inline void clear_line(std::size_t bytes, std::uint8_t* to) {
-  for (; bytes > 0; --bytes) *to++ = 0;
+/// Whole pixels; black ones where there is no pixel.
+inline void fill_line(std::span<const std::uint8_t> pixel, std::size_t bytes, std::uint8_t* to) {
+  if (pixel.empty()) {
+    for (; bytes > 0; --bytes) *to++ = 0;
+    return;
+  }
+  for (std::size_t i = 0, c = 0; i < bytes; ++i, c = c + 1 < pixel.size() ? c + 1 : 0)
+    to[i] = pixel[c];
 }
 
 struct Span {
@@ -100,39 +111,44 @@ int middle(std::size_t room) {
 
 // Which bytes of an image form the lines of a crop.
 struct Window {
-  std::size_t line_bytes, before, copied, behind, skipped, height, width, channels;
+  std::size_t line_bytes, before, copied, behind, skipped, height, width, pixel_bytes;
   std::ptrdiff_t down;
   bool flip;
+  std::span<const std::uint8_t> border;
 
   Window(const AugmentSpec& spec, const RowPlacement& where, std::size_t tall, std::size_t across,
-         std::size_t of_pixel)
-      : height(tall), width(across), channels(of_pixel), flip(where.flip) {
+         std::size_t of_pixel, std::span<const std::uint8_t> around)
+      : height(tall), width(across), pixel_bytes(of_pixel), flip(where.flip), border(around) {
     const std::size_t wide = spec.width > 0 ? spec.width : width;
     const auto pad = static_cast<std::ptrdiff_t>(spec.pad);
     const std::ptrdiff_t right = where.dx - pad;
     down = where.dy - pad;
     // Pixel x of the crop is pixel x + right of the image, where there is one.
     const Span columns = clipped(-right, static_cast<std::ptrdiff_t>(width) - right, wide);
-    line_bytes = wide * channels;
-    copied = (columns.end - columns.begin) * channels;
-    skipped = right > 0 ? static_cast<std::size_t>(right) * channels : 0;
-    before = (flip ? wide - columns.end : columns.begin) * channels;
+    line_bytes = wide * pixel_bytes;
+    copied = (columns.end - columns.begin) * pixel_bytes;
+    skipped = right > 0 ? static_cast<std::size_t>(right) * pixel_bytes : 0;
+    before = (flip ? wide - columns.end : columns.begin) * pixel_bytes;
     behind = line_bytes - before - copied;
   }
 
   void write(std::size_t y, const std::uint8_t* image, std::uint8_t* to) const {
     const std::ptrdiff_t line = static_cast<std::ptrdiff_t>(y) + down;
     if (line < 0 || line >= static_cast<std::ptrdiff_t>(height) || copied == 0) {
-      std::memset(to, 0, line_bytes);
+      if (border.empty())
+        std::memset(to, 0, line_bytes);
+      else
+        fill_line(border, line_bytes, to);
       return;
     }
-    const std::uint8_t* from = image + static_cast<std::size_t>(line) * width * channels + skipped;
-    clear_line(before, to);
+    const std::uint8_t* from =
+        image + static_cast<std::size_t>(line) * width * pixel_bytes + skipped;
+    fill_line(border, before, to);
     if (flip)
-      reverse(from + copied, copied / channels, channels, to + before);
+      reverse(from + copied, copied / pixel_bytes, pixel_bytes, to + before);
     else
       copy_line(from, copied, to + before);
-    clear_line(behind, to + before + copied);
+    fill_line(border, behind, to + before + copied);
   }
 };
 
@@ -163,30 +179,58 @@ RowPlacement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t
 }
 
 void augment(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
-             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
-             const std::uint8_t* from, std::uint8_t* to) {
+             std::size_t width, std::size_t pixel_bytes, std::span<const std::uint8_t> fill,
+             const std::uint8_t* from, std::uint8_t* to, std::span<const std::uint8_t> border) {
   const std::size_t tall = spec.height > 0 ? spec.height : height;
   const std::size_t wide = spec.width > 0 ? spec.width : width;
-  const Window window(spec, where, height, width, channels);
+  const Window window(spec, where, height, width, pixel_bytes, border);
   for (std::size_t y = 0; y < tall; ++y) window.write(y, from, to + y * window.line_bytes);
-  cut_out(spec, where, tall, wide, channels, fill, to);
+  cut_out(spec, where, tall, wide, pixel_bytes, fill, to);
 }
 
 void cut_out(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
-             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
+             std::size_t width, std::size_t pixel_bytes, std::span<const std::uint8_t> fill,
              std::uint8_t* image) {
   if (spec.cutout == 0) return;
   const auto side = static_cast<std::ptrdiff_t>(spec.cutout);
   const std::ptrdiff_t top = where.cut_y - side / 2, left = where.cut_x - side / 2;
   const Span lines = clipped(top, top + side, height), columns = clipped(left, left + side, width);
-  check(fill.size() == channels, "a fill value for every channel");
+  check(fill.size() == pixel_bytes, "a fill value for every channel");
   if (lines.begin == lines.end) return;
-  const std::size_t bytes = (columns.end - columns.begin) * channels, line_bytes = width * channels;
-  std::uint8_t* const first = image + lines.begin * line_bytes + columns.begin * channels;
-  for (std::size_t i = 0, c = 0; i < bytes; ++i, c = c + 1 < channels ? c + 1 : 0)
-    first[i] = fill[c];
+  const std::size_t bytes = (columns.end - columns.begin) * pixel_bytes,
+                    line_bytes = width * pixel_bytes;
+  std::uint8_t* const first = image + lines.begin * line_bytes + columns.begin * pixel_bytes;
+  fill_line(fill, bytes, first);
   for (std::size_t y = 1; y < lines.end - lines.begin; ++y)
     copy_line(first, bytes, first + y * line_bytes);
+}
+
+std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
+  std::vector<std::uint8_t> pixel;
+  const auto add = [&](auto value) {
+    const auto bytes = std::bit_cast<std::array<std::uint8_t, sizeof value>>(value);
+    pixel.insert(pixel.end(), bytes.begin(), bytes.end());
+  };
+  for (const float mean : info.mean) {
+    switch (info.element) {
+      case Element::u8:
+        add(static_cast<std::uint8_t>(std::lround(std::clamp(mean * 255, 0.0f, 255.0f))));
+        break;
+      case Element::u16:
+        add(static_cast<std::uint16_t>(std::lround(std::clamp(mean, 0.0f, 65535.0f))));
+        break;
+      case Element::i16:
+        add(static_cast<std::int16_t>(std::lround(std::clamp(mean, -32768.0f, 32767.0f))));
+        break;
+      case Element::f16:
+        add(round_to_f16(mean));
+        break;
+      case Element::f32:
+        add(mean);
+        break;
+    }
+  }
+  return pixel;
 }
 
 namespace {

@@ -77,11 +77,11 @@ Mix cut_of(double share, std::size_t height, std::size_t width, Numbers& numbers
   return mix;
 }
 
-void paste(const Box& box, std::size_t width, std::size_t channels, const std::uint8_t* from,
+void paste(const Box& box, std::size_t width, std::size_t pixel_bytes, const std::uint8_t* from,
            std::uint8_t* to) {
   for (std::size_t y = box.top; y < box.top + box.height; ++y) {
-    const std::size_t at = (y * width + box.left) * channels;
-    std::memcpy(to + at, from + at, box.width * channels);
+    const std::size_t at = (y * width + box.left) * pixel_bytes;
+    std::memcpy(to + at, from + at, box.width * pixel_bytes);
   }
 }
 
@@ -105,9 +105,9 @@ Mix draw_mix(const MixSpec& spec, std::uint64_t epoch, std::uint64_t batch, std:
 }
 
 void mix_rows(const Mix& how, std::size_t rows, std::size_t height, std::size_t width,
-              std::size_t channels, std::uint8_t* images, Target* targets) {
+              std::size_t pixel_bytes, std::uint8_t* images, Target* targets) {
   if (rows < 2 || how.share >= 1) return;
-  const std::size_t bytes = height * width * channels;
+  const std::size_t bytes = height * width * pixel_bytes;
   const std::uint8_t* const last = images + (rows - 1) * bytes;
   const std::vector<std::uint8_t> unmixed_last(last, last + bytes);
   const Target last_target = targets[rows - 1];
@@ -115,7 +115,7 @@ void mix_rows(const Mix& how, std::size_t rows, std::size_t height, std::size_t 
     std::uint8_t* const image = images + row * bytes;
     const std::uint8_t* const partner = row > 0 ? image - bytes : unmixed_last.data();
     if (how.is_cut())
-      paste(how.box, width, channels, partner, image);
+      paste(how.box, width, pixel_bytes, partner, image);
     else
       mix(image, partner, bytes, how.share);
     targets[row] = mixed(targets[row], row > 0 ? targets[row - 1] : last_target, how.share);

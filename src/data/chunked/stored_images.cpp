@@ -16,6 +16,18 @@ namespace {
 
 constexpr std::size_t largest_block = std::size_t{1} << 30;
 
+/// HDF5 has no name for it; open as long as the program runs.
+hid_t half_type() {
+  static const hid_t type = [] {
+    const hid_t made = H5Tcopy(H5T_NATIVE_FLOAT);
+    H5Tset_fields(made, 15, 10, 5, 0, 10);
+    H5Tset_size(made, 2);
+    H5Tset_ebias(made, 15);
+    return made;
+  }();
+  return type;
+}
+
 }  // namespace
 
 hid_t memory_type(Number number) {
@@ -36,6 +48,8 @@ hid_t memory_type(Number number) {
       return H5T_NATIVE_UINT64;
     case Number::i64:
       return H5T_NATIVE_INT64;
+    case Number::f16:
+      return half_type();
     case Number::f32:
       return H5T_NATIVE_FLOAT;
     case Number::f64:
@@ -59,7 +73,7 @@ StoredImages::StoredImages(std::filesystem::path path, h5::Data data, Sources so
   remember_files();
   choose_way(created.get());
   if (plain_chunks()) reopen_without_cache();
-  const std::size_t row = std::max(form_.stored_bytes(), form_.count());
+  const std::size_t row = std::max(form_.stored_bytes(), form_.row_bytes());
   const std::size_t rows_decoded = chunk_.empty() ? 1 : chunk_[0];
   if (rows_decoded > largest_block / row || chunk_bytes() > largest_block) {
     h5::refuse(path_, fmt::format("its images lie in chunks of {} rows of {} bytes; at most 1 GiB "
@@ -146,14 +160,14 @@ std::string StoredImages::rows_text(std::size_t block) const {
 }
 
 void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {
-  if (form_.plain()) return decode_stored(block, pixels);
+  if (form_.is_same() && form_.missing.empty()) return decode_stored(block, pixels);
   thread_local std::vector<std::uint8_t> numbers;
   const std::size_t rows = rows_of(block);
   if (numbers.size() < rows * form_.stored_bytes()) numbers.resize(rows * form_.stored_bytes());
   decode_stored(block, numbers.data());
   for (std::size_t row = 0; row < rows; ++row) {
     const auto bad =
-        form_.convert(&numbers[row * form_.stored_bytes()], pixels + row * form_.count());
+        form_.convert(&numbers[row * form_.stored_bytes()], pixels + row * form_.row_bytes());
     if (bad) h5::refuse(path_, not_a_pixel(form_, block * block_rows_ + row, *bad));
   }
 }

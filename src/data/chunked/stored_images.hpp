@@ -16,7 +16,7 @@
 
 namespace lockstep::data {
 
-/// HDF5's type for it in memory.
+/// HDF5's type for it in memory. The caller holds an h5::Session.
 hid_t memory_type(Number number);
 
 /// The images of an open file that do not lie in it as plain bytes in one piece: chunked,
@@ -38,13 +38,14 @@ class StoredImages {
 
   std::size_t block_rows() const { return block_rows_; }
   std::size_t rows_of(std::size_t block) const;  ///< the last one may have fewer
-  /// Rows of a block as pixels [rows_of(block), height, width, channels]. Throws InputError naming
-  /// the file and the rows.
+  /// Rows of a block as elements [rows_of(block), height, width, channels], in which
+  /// PixelForm::find_bad() was not asked for. Throws InputError naming the file and the rows.
   void decode(std::size_t block, std::uint8_t* pixels) const;
   /// The same, as stored, in this machine's byte order.
   void decode_stored(std::size_t block, std::uint8_t* numbers) const;
   const PixelForm& form() const { return form_; }
-  /// Sets the range of floats, which is found only after the images are open.
+  const std::filesystem::path& path() const { return path_; }
+  /// Sets what the numbers become, which is found only after the images are open.
   void set_form(const PixelForm& form) { form_ = form; }
   /// "chunks of 16 rows, gzip", for `lockstep info`.
   const std::string& layout() const { return layout_; }

@@ -190,6 +190,7 @@ std::string first_setting(const ExternalSpec& spec) {
   if (!spec.images.empty()) return "data.images = " + spec.images;
   if (!spec.labels.empty()) return "data.labels = " + spec.labels;
   if (spec.layout != "auto") return "data.layout = " + spec.layout;
+  if (spec.element != "auto") return "data.element = " + spec.element;
   if (spec.range != "auto") return "data.range = " + spec.range;
   return {};
 }

@@ -9,6 +9,8 @@
 #include <optional>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "data/loading/row_maker.hpp"
 #include "lockstep/base/error.hpp"
 
@@ -85,6 +87,10 @@ struct Loader::Impl {
         fill_turn(spec.epoch * sampler.batches() + spec.batch),
         next_turn(fill_turn) {
     check(spec.sampler.rows == rows.info().rows, "the sampler counts the data set's rows");
+    require(spec.mix.mixup == 0 || shape.element == Element::u8,
+            fmt::format("data.mixup mixes the levels of uint8, but the images are {}; data.cutmix "
+                        "takes these, too",
+                        choice_name(shape.element)));
     check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
     check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
     const std::size_t image_bytes = sampler.replica_batch() * row_bytes;
@@ -233,8 +239,8 @@ struct Loader::Impl {
     const std::uint64_t batch = turn % sampler.batches();
     const Slot& slot = slot_of(turn);
     const Mix mix = draw_mix(spec.mix, turn / sampler.batches(), batch, shape.height, shape.width);
-    mix_rows(mix, sampler.part(batch).rows, shape.height, shape.width, shape.channels, slot.images,
-             slot.targets);
+    mix_rows(mix, sampler.part(batch).rows, shape.height, shape.width, shape.pixel_bytes(),
+             slot.images, slot.targets);
   }
 
   Batch next() {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -11,15 +10,6 @@
 
 namespace lockstep::data {
 namespace {
-
-// The mean of the data set as a pixel: it becomes 0 after normalisation.
-std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
-  std::vector<std::uint8_t> pixel;
-  for (const float mean : info.mean) {
-    pixel.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(mean * 255, 0.0f, 255.0f))));
-  }
-  return pixel;
-}
 
 bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
   const bool whole = (spec.height == 0 || spec.height == stored.height) &&
@@ -64,6 +54,8 @@ RowMaker::RowMaker(const DataSetInfo& stored, const AugmentSpec& spec, const std
   height_ = out.height;
   width_ = out.width;
   channels_ = out.channels;
+  pixel_bytes_ = out.pixel_bytes();
+  if (out.element != Element::u8) border_ = fill_;
   const bool raw = stored.encoding == Encoding::raw;
   uncut_.cutout = 0;
   as_stored_ = raw && changes_nothing(spec, stored);
@@ -89,7 +81,7 @@ void RowMaker::from_pixels(std::uint64_t epoch, std::size_t row, const std::uint
                            std::uint8_t* image) {
   if (!resampled_) {
     const RowPlacement where = placement(spec_, epoch, row, tall_, across_);
-    augment(uncut_, where, tall_, across_, channels_, fill_, pixels, image);
+    augment(uncut_, where, tall_, across_, pixel_bytes_, fill_, pixels, image, border_);
   } else {
     widen_pixels(pixels, tall_ * across_, channels_, wide_.data());
     const Geometry how = geometry(spec_, epoch, row, tall_, across_);
@@ -124,7 +116,7 @@ void RowMaker::finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image)
   if (spec_.cutout > 0) {
     const RowPlacement where =
         placement(spec_, epoch, row, resampled_ ? height_ : tall_, resampled_ ? width_ : across_);
-    cut_out(spec_, where, height_, width_, channels_, fill_, image);
+    cut_out(spec_, where, height_, width_, pixel_bytes_, fill_, image);
   }
   end(&RowTimes::colour_s);
 }

@@ -23,7 +23,7 @@ class RowMaker {
  public:
   /// `spec` must suit such images: see delivered(), which throws InputError naming `path`.
   RowMaker(const DataSetInfo& stored, const AugmentSpec& spec, const std::string& path);
-  std::size_t row_bytes() const { return height_ * width_ * channels_; }
+  std::size_t row_bytes() const { return height_ * width_ * pixel_bytes_; }
   /// Rows of pixels come out exactly as they are stored.
   bool as_stored() const { return as_stored_; }
   bool resamples() const { return resampled_; }
@@ -44,11 +44,11 @@ class RowMaker {
  private:
   void finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image);
 
-  AugmentSpec spec_, uncut_;               // uncut: without the cutout, which comes last
-  std::size_t tall_, across_;              // of stored pixels
-  std::size_t height_, width_, channels_;  // of a finished row
+  AugmentSpec spec_, uncut_;   // uncut: without the cutout, which comes last
+  std::size_t tall_, across_;  // of stored pixels
+  std::size_t height_, width_, channels_, pixel_bytes_;  // of a finished row
   bool as_stored_, resampled_;
-  std::vector<std::uint8_t> fill_, wide_;
+  std::vector<std::uint8_t> fill_, border_, wide_;  // border: of the padding; empty: black
   JpegRegion region_;
   Resampler resampler_;
   Painter painter_;

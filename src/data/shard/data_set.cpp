@@ -7,6 +7,7 @@
 #include "data/bytes/file_bytes.hpp"
 #include "data/bytes/row_names.hpp"
 #include "data/chunked/block_cache.hpp"
+#include "data/image/element_sums.hpp"
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
@@ -57,7 +58,7 @@ struct DataSet::Impl {
       h5::refuse(path, fmt::format("and {} cannot both have the labels {}, which are those of one "
                                    "file",
                                    files.front().path.string(), spec.labels));
-    add(open_external(path, spec, first ? std::nullopt : files.front().levels, cache));
+    add(open_external(path, spec, first ? nullptr : &files.front(), cache));
   }
 
   void add(ShardFile opened) {
@@ -98,7 +99,7 @@ struct DataSet::Impl {
       info.mean = spec.like->mean;
       info.stddev = spec.like->stddev;
     } else {
-      measure_channels();
+      measure_channels(spec.skips_bad_rows);
     }
   }
 
@@ -137,21 +138,41 @@ struct DataSet::Impl {
   }
 
   // Mean and deviation from at most 1024 rows: the same ones on every rank and at every start.
-  void measure_channels() {
+  void measure_channels(bool skips_bad_rows) {
+    if (info.element == Element::u8) {
+      measure_channels(ChannelSums(info.channels), skips_bad_rows);
+      return;
+    }
+    for (const std::size_t channel :
+         measure_channels(ElementSums(info.element, info.channels), skips_bad_rows).constant())
+      doubts.push_back(fmt::format("{}: channel {} has one value in all looked-at rows",
+                                   files.front().path.string(), channel));
+  }
+
+  template <class Sums>
+  Sums measure_channels(Sums sums, bool skips_bad_rows) {
     const bool all = info.rows <= sample_spans * sample_span_rows;
     const std::size_t spans = all ? 1 : sample_spans, length = all ? info.rows : sample_span_rows;
-    ChannelSums sums(info.channels);
     std::vector<std::uint8_t> image(info.row_bytes());
+    bool found = false;
     for (std::size_t span = 0; span < spans; ++span) {
       const std::size_t first = span * (info.rows - length) / sample_spans;
       for (std::size_t row = first; row < first + length; ++row) {
         const PlaceInFile at = place(row);
-        at.file.rows->read(at.row, labels[row], image);
+        try {
+          at.file.rows->read(at.row, labels[row], image);
+        } catch (const BadRow&) {
+          if (!skips_bad_rows) throw;
+          continue;
+        }
         sums.add(image);
+        found = true;
       }
     }
+    if (!found) h5::refuse(files.front().path, "none of the looked-at rows is whole");
     info.mean = sums.mean();
     info.stddev = sums.stddev();
+    return sums;
   }
 
   std::uint32_t hash_rows() const {

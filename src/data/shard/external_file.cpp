@@ -15,12 +15,22 @@ namespace lockstep::data {
 namespace {
 
 constexpr hsize_t longest_external_side = 65535;
-constexpr std::size_t most_channels = 4;
+constexpr std::size_t usual_channels = 4;
+
+/// IEEE's float of 16 bits, of any byte order. Others of that size are widened by HDF5.
+bool is_half(hid_t type) {
+  std::size_t sign = 0, exponent = 0, exponent_bits = 0, fraction = 0, fraction_bits = 0;
+  return H5Tget_size(type) == 2 && H5Tget_ebias(type) == 15 && H5Tget_precision(type) == 16 &&
+         H5Tget_norm(type) == H5T_NORM_IMPLIED &&
+         H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits) >= 0 &&
+         sign == 15 && exponent == 10 && exponent_bits == 5 && fraction == 0 && fraction_bits == 10;
+}
 
 Number number_of(hid_t type, const h5::Item& item) {
   const std::size_t bytes = H5Tget_size(type);
   if (H5Tget_class(type) == H5T_FLOAT) {
-    if (bytes <= 4) return Number::f32;  // HDF5 widens half precision
+    if (is_half(type)) return Number::f16;
+    if (bytes <= 4) return Number::f32;
     if (bytes == 8) return Number::f64;
   } else {
     const bool has_sign = H5Tget_sign(type) == H5T_SGN_2;
@@ -32,7 +42,16 @@ Number number_of(hid_t type, const h5::Item& item) {
   item.refuse(fmt::format("holds numbers of {} bytes, which cannot be read", bytes));
 }
 
-bool are_channels(hsize_t extent) { return extent >= 1 && extent <= most_channels; }
+/// Whether the second of four dimensions holds the channels (true) or the last (false): the one
+/// that has a usual number of them. If none has, the one that is smaller than both sides.
+std::optional<bool> are_channels_first(const std::vector<hsize_t>& s) {
+  bool first = s[1] <= usual_channels, last = s[3] <= usual_channels;
+  if (!first && !last) {
+    first = s[1] <= most_channels && s[1] < std::min(s[2], s[3]);
+    last = s[3] <= most_channels && s[3] < std::min(s[1], s[2]);
+  }
+  return first == last ? std::nullopt : std::optional(first);
+}
 
 PixelForm form_of(const StoredSet& images, const std::filesystem::path& path,
                   const ExternalSpec& spec) {
@@ -50,16 +69,19 @@ PixelForm form_of(const StoredSet& images, const std::filesystem::path& path,
     form.channels = 1;
     return form;
   }
-  const bool first = are_channels(s[1]), last = are_channels(s[3]);
-  if (spec.layout == "auto" && first == last) {
+  const std::optional<bool> first = are_channels_first(s);
+  if (spec.layout == "auto" && !first) {
     h5::refuse(path, fmt::format("{}: cannot tell which dimension holds the channels; set it "
                                  "with --data.layout nhwc (the last) or nchw (the second)",
                                  shape_text(images)));
   }
-  form.channels_first = spec.layout == "nchw" || (spec.layout == "auto" && first);
+  form.channels_first = spec.layout == "nchw" || (spec.layout == "auto" && *first);
   form.channels = form.channels_first ? s[1] : s[3];
   form.height = form.channels_first ? s[2] : s[1];
   form.width = form.channels_first ? s[3] : s[2];
+  if (form.channels > most_channels)
+    h5::refuse(path, fmt::format("{}: images have at most {} channels", shape_text(images),
+                                 most_channels));
   return form;
 }
 
@@ -166,35 +188,98 @@ std::optional<Levels> given_levels(const ExternalSpec& spec) {
   return Levels{spec.range == "-1-1" ? -1.0 : 0.0, spec.range == "0-255" ? 255.0 : 1.0};
 }
 
-JudgedLevels find_levels(const std::filesystem::path& path, const Images& images, std::size_t rows,
-                         const std::optional<Levels>& given) {
-  if (!is_float(images.form.number)) return {};
-  return judge_levels({.path = path,
-                       .form = images.form,
-                       .rows = rows,
-                       .block_rows = images.stored ? images.stored->block_rows() : 1,
-                       .read = [&](std::size_t row, auto& to) { images.read_numbers(row, to); }},
-                      given);
+FloatRows rows_of(const ShardFile& opened, const Images& images) {
+  return {.path = opened.path,
+          .form = images.form,
+          .rows = opened.info.rows,
+          .block_rows = images.stored ? images.stored->block_rows() : 1,
+          .read = [&](std::size_t row, auto& to) { images.read_numbers(row, to); }};
+}
+
+/// Kinds of numbers that often hold what are 256 levels, by chance or by habit.
+bool may_be_levels(Number number) {
+  return is_float(number) || (bytes_of(number) > 2 && element_for(number) == Element::f32);
+}
+
+/// What the file's numbers become, where no one has said it.
+void choose_element(ShardFile& opened, const Images& images) {
+  const Number number = images.form.number;
+  opened.info.element = element_for(number);
+  if (!may_be_levels(number)) return;
+  const std::optional<Levels> levels = find_levels(rows_of(opened, images));
+  if (!levels) return;
+  opened.info.element = Element::u8;
+  opened.only_levels = is_float(number);
+  if (opened.only_levels) opened.levels = levels;
+}
+
+void decide_element(ShardFile& opened, const Images& images, const ExternalSpec& spec,
+                    const ShardFile* first) {
+  if (first != nullptr) {
+    opened.info.element = first->info.element;
+    opened.only_levels = first->only_levels;
+    opened.levels = first->levels;
+  } else if (spec.like != nullptr) {
+    opened.info.element = spec.like->element;
+    if (spec.element != "auto" && spec.element != choice_name(spec.like->element))
+      h5::refuse(opened.path, fmt::format("data.element = {}, but the network takes {}",
+                                          spec.element, choice_name(spec.like->element)));
+  } else if (spec.element != "auto") {
+    opened.info.element = parse_choice<Element>(spec.element, "data.element");
+  } else if (spec.range == "auto") {
+    choose_element(opened, images);
+  }
+  const Element element = opened.info.element;
+  if (element != Element::u8 && spec.range != "auto")
+    h5::refuse(opened.path, fmt::format("data.range = {} is about floats that become uint8, but "
+                                        "its numbers become {}",
+                                        spec.range, choice_name(element)));
+  if (!may_become(images.form.number, element))
+    h5::refuse(opened.path, fmt::format("its {} cannot become {}", name_of(images.form.number),
+                                        choice_name(element)));
+}
+
+/// Which levels floats become that have no levels yet.
+void judge(ShardFile& opened, const Images& images, const ExternalSpec& spec) {
+  if (opened.info.element != Element::u8 || !is_float(images.form.number)) {
+    opened.levels = Levels();
+    return;
+  }
+  if (opened.only_levels) return;
+  const JudgedLevels judged =
+      judge_levels(rows_of(opened, images), opened.levels ? opened.levels : given_levels(spec));
+  opened.levels = judged.levels;
+  opened.doubt = judged.doubt;
+}
+
+/// "float64, rounded to float32"; empty where the numbers are the elements, or always were uint8.
+std::string say_element(Number number, Element element) {
+  if (number == Number::f64 && element == Element::f32) return "float64, rounded to float32";
+  if (element == Element::u8) return "";
+  const std::string stored = name_of(number), made = choice_name(element);
+  return stored == made ? made : fmt::format("{} as {}", stored, made);
 }
 
 }  // namespace
 
 ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
-                        const std::optional<Levels>& levels, BlockCache& cache) {
+                        const ShardFile* first, BlockCache& cache) {
   Images images;  // closes what it holds under its own Session
   ShardFile opened = open_data(path, spec, images);
-  const JudgedLevels judged =
-      find_levels(path, images, opened.info.rows, levels ? levels : given_levels(spec));
-  opened.levels = judged.levels;
-  opened.doubt = judged.doubt;
-  images.form.low = opened.levels->low;
-  images.form.high = opened.levels->high;
+  decide_element(opened, images, spec, first);
+  judge(opened, images, spec);
+  PixelForm& form = images.form;
+  form.element = opened.info.element;
+  form.only_levels = opened.only_levels;
+  form.low = opened.levels->low;
+  form.high = opened.levels->high;
+  if (const std::string numbers = say_element(form.number, form.element); !numbers.empty())
+    opened.sets += "; the images are " + numbers;
   if (images.stored) {
-    images.stored->set_form(images.form);
+    images.stored->set_form(form);
     opened.rows = std::make_unique<ChunkedRows>(std::move(images.stored), cache, RowChecksums());
   } else {
-    opened.rows =
-        std::make_unique<ContiguousRows>(std::move(images.bytes), images.form, RowChecksums());
+    opened.rows = std::make_unique<ContiguousRows>(std::move(images.bytes), form, RowChecksums());
   }
   return opened;
 }

@@ -28,6 +28,7 @@ double deviation_of(double sum, double squares, std::size_t numbers) {
 struct Channel {
   double first = 0, sum = 0, squares = 0;
   double errors[2] = {0, 0};  // squares, for each range that may be chosen
+  bool levels_only[2] = {true, true};
   std::array<Level, 256> levels[2];
   std::size_t numbers = 0, nan = 0, infinite = 0, bad_row = 0;
 
@@ -67,6 +68,15 @@ class Look {
   }
 
   double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
+
+  /// Whether all numbers are levels of this range, but for rounding, and not one and the same.
+  bool are_levels(std::size_t range) const {
+    const auto are = [&](const Channel& one) {
+      return one.nan + one.infinite == 0 && one.levels_only[range];
+    };
+    return smallest < largest && smallest >= ranges_[range].low - 0.002 &&
+           largest <= ranges_[range].high + 0.002 && std::ranges::all_of(channels_, are);
+  }
 
   void require_finite() const {
     for (std::size_t c = 0; c < channels_.size(); ++c) {
@@ -134,6 +144,7 @@ class Look {
       const double level = (high - low) / 255, nearest = std::round((value - low) / level);
       const double error = value - (low + level * nearest);
       to.errors[i] += error * error;
+      if (std::abs(error) > rounding_of_levels * nearest * level) to.levels_only[i] = false;
       Level& among = to.levels[i][static_cast<std::size_t>(nearest)];
       ++among.numbers;
       among.sum += error;
@@ -155,6 +166,15 @@ const char* how_to_mend(double smallest, double largest) {
 }
 
 }  // namespace
+
+std::optional<Levels> find_levels(const FloatRows& rows) {
+  const std::vector<Levels> usual = {{0, 1}, {0, 255}};
+  const Look look(rows, usual);
+  const bool whole = !is_float(rows.form.number);
+  for (std::size_t range = whole ? 1 : 0; range < usual.size(); ++range)
+    if (look.are_levels(range)) return usual[range];
+  return std::nullopt;
+}
 
 JudgedLevels judge_levels(const FloatRows& rows, const std::optional<Levels>& given) {
   const std::vector<Levels> usual = {{0, 1}, {0, 255}};

@@ -41,6 +41,22 @@ void RowChecksums::check(std::size_t row, std::int32_t label, std::span<const st
                       : std::string()));
 }
 
+namespace {
+
+/// Throws BadRow where a value of a row is no number.
+void require_numbers(const PixelForm& form, const std::filesystem::path& path, std::size_t row,
+                     const std::uint8_t* elements) {
+  if (const auto bad = form.find_bad(elements))
+    throw BadRow(fmt::format("{}: {}", path.string(), not_a_pixel(form, row, *bad)));
+}
+
+/// Whether numbers are widened or planes become pixels; but not where floats become uint8.
+bool is_converted(const PixelForm& form) {
+  return !form.is_same() && !(form.element == Element::u8 && is_float(form.number));
+}
+
+}  // namespace
+
 ContiguousRows::ContiguousRows(std::unique_ptr<FileBytes> file, const PixelForm& form,
                                RowChecksums checksums)
     : file_(std::move(file)), form_(form), checksums_(std::move(checksums)) {}
@@ -51,11 +67,12 @@ ByteRange ContiguousRows::range(std::size_t row) const {
 }
 
 void ContiguousRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
-  if (form_.plain())
+  if (form_.is_same() && form_.missing.empty())
     file_->read(row, range(row).begin, to);
   else
     read_converted(row, to.data());
   checksums_.check(row, label, to, file_.get());
+  require_numbers(form_, file_->path(), row, to.data());
 }
 
 void ContiguousRows::read_converted(std::size_t row, std::uint8_t* pixels) const {
@@ -67,12 +84,13 @@ void ContiguousRows::read_converted(std::size_t row, std::uint8_t* pixels) const
 }
 
 std::span<const std::uint8_t> ContiguousRows::in_place(std::size_t row, std::int32_t label) const {
-  if (!form_.plain()) return {};
-  const std::uint8_t* pixels = file_->mapped(row, range(row).begin, form_.count());
+  if (!form_.is_same() || !form_.missing.empty()) return {};
+  const std::uint8_t* pixels = file_->mapped(row, range(row).begin, form_.row_bytes());
   if (pixels == nullptr) return {};
-  checksums_.check(row, label, {pixels, form_.count()}, file_.get());
+  checksums_.check(row, label, {pixels, form_.row_bytes()}, file_.get());
   file_->require_read(row);
-  return {pixels, form_.count()};
+  require_numbers(form_, file_->path(), row, pixels);
+  return {pixels, form_.row_bytes()};
 }
 
 bool ContiguousRows::prepare(std::size_t row) const {
@@ -81,7 +99,7 @@ bool ContiguousRows::prepare(std::size_t row) const {
 }
 
 void ContiguousRows::describe(Storage& storage) const {
-  storage.converted = storage.converted || (!form_.is_bytes() && !is_float(form_.number));
+  storage.converted = storage.converted || is_converted(form_);
 }
 
 ChunkedRows::ChunkedRows(std::unique_ptr<StoredImages> images, BlockCache& cache,
@@ -96,7 +114,7 @@ std::array<std::size_t, 2> ChunkedRows::size(std::size_t) const {
 }
 
 std::size_t ChunkedRows::block_bytes(std::size_t block) const {
-  return images_->rows_of(block) * images_->form().count();
+  return images_->rows_of(block) * images_->form().row_bytes();
 }
 
 void ChunkedRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
@@ -105,6 +123,7 @@ void ChunkedRows::read(std::size_t row, std::int32_t label, std::span<std::uint8
                                [&](std::uint8_t* pixels) { images_->decode(block, pixels); });
   std::memcpy(to.data(), kept->memory.get() + row % rows * to.size(), to.size());
   checksums_.check(row, label, to, nullptr);
+  require_numbers(images_->form(), images_->path(), row, to.data());
 }
 
 bool ChunkedRows::prepare(std::size_t row) const {
@@ -124,8 +143,7 @@ void ChunkedRows::describe(Storage& storage) const {
     storage.through_hdf5 = storage.through_hdf5 || images_->through_hdf5();
   }
   storage.contiguous = false;
-  const PixelForm& form = images_->form();
-  storage.converted = storage.converted || (!form.is_bytes() && !is_float(form.number));
+  storage.converted = storage.converted || is_converted(images_->form());
   storage.block_rows = std::max(storage.block_rows, images_->block_rows());
 }
 

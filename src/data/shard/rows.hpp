@@ -62,14 +62,14 @@ class RowChecksums {
   std::vector<std::uint32_t> crcs_;
 };
 
-/// Rows of one size, one after the other in one piece: pixels, or numbers that become pixels.
+/// Rows of one size, one after the other in one piece: elements, or numbers that become elements.
 class ContiguousRows final : public Rows {
  public:
   ContiguousRows(std::unique_ptr<FileBytes> file, const PixelForm& form, RowChecksums checksums);
   std::array<std::size_t, 2> size(std::size_t) const override {
     return {form_.height, form_.width};
   }
-  std::size_t bytes(std::size_t) const override { return form_.count(); }
+  std::size_t bytes(std::size_t) const override { return form_.row_bytes(); }
   void read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const override;
   std::span<const std::uint8_t> in_place(std::size_t row, std::int32_t label) const override;
   bool prepare(std::size_t row) const override;
@@ -92,7 +92,7 @@ class ChunkedRows final : public Rows {
   /// `cache` must outlive this.
   ChunkedRows(std::unique_ptr<StoredImages> images, BlockCache& cache, RowChecksums checksums);
   std::array<std::size_t, 2> size(std::size_t row) const override;
-  std::size_t bytes(std::size_t) const override { return images_->form().count(); }
+  std::size_t bytes(std::size_t) const override { return images_->form().row_bytes(); }
   void read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const override;
   bool prepare(std::size_t row) const override;
   void describe(Storage& storage) const override;

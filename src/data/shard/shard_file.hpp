@@ -43,6 +43,7 @@ struct ShardFile {
   /// Of another program's labels that are texts: each once, a label is its place; else empty.
   std::vector<std::string> label_texts;
   std::optional<Levels> levels;  ///< of another program's file
+  bool only_levels = false;      ///< of floats that become uint8: that the file shows to be levels
   std::string sets;              ///< its data sets: "images /x [9, 8, 8, 3], labels /y [9]"
   std::array<std::string, 2> set_names;
   bool labels_elsewhere = false;  ///< in a file that is named for this one
@@ -82,7 +83,7 @@ void require_new(const ShardFile& file, std::span<const ShardFile> before);
 bool number_texts(std::span<const ShardFile> files, const ExternalSpec& spec, DataSetInfo& info,
                   std::span<std::int32_t> labels);
 
-/// Rows of floats, to be looked at: `block_rows` at a time.
+/// Rows of numbers, to be looked at: `block_rows` at a time.
 struct FloatRows {
   const std::filesystem::path& path;
   const PixelForm& form;
@@ -96,6 +97,11 @@ struct JudgedLevels {
   std::string doubt;  ///< what rounding loses, where that is worth a warning
 };
 
+/// Whether some rows (as many as below) hold 256 levels already: whole numbers from 0 to 255, or
+/// floats that are such levels of 0 to 1 or 0 to 255, but for rounding, and not all the same. The
+/// range of these levels; none: they are other numbers.
+std::optional<Levels> find_levels(const FloatRows& rows);
+
 /// Chooses the range that becomes 256 levels (0 to 1 or 0 to 255), unless it is `given`, by up to
 /// 128 rows (or their chunks), spread over the file; large rows are fewer, at least 8. Throws
 /// InputError naming the file: where the numbers are in no such range, are not finite, or would
@@ -103,12 +109,12 @@ struct JudgedLevels {
 /// than 1 % is doubtful, and so is one level that takes most of a channel's numbers, which differ.
 JudgedLevels judge_levels(const FloatRows& rows, const std::optional<Levels>& given);
 
-/// Opens an HDF5 file that is not a shard: finds its images and labels, and how they become pixels.
+/// Opens an HDF5 file that is not a shard: finds its images and labels, and what they become.
 /// Its classes are those that a data set `classes` names, or not known yet. Mean and deviation are
-/// not known yet. Labels are 0 or above, or places in `label_texts`. `levels`: those of the data
-/// set's first file; none: take spec.range, or judge by some of the file's rows. Throws InputError
-/// naming the file, what was looked for and what there is.
+/// not known yet. Labels are 0 or above, or places in `label_texts`. `first`: the data set's first
+/// file, which decides about element and levels; null: take those of the spec, or judge by some of
+/// the file's rows. Throws InputError naming the file, what was looked for and what there is.
 ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
-                        const std::optional<Levels>& levels, BlockCache& cache);
+                        const ShardFile* first, BlockCache& cache);
 
 }  // namespace lockstep::data

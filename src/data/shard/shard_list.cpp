@@ -90,7 +90,9 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   const auto shape = [](const DataSetInfo& i) {
     return i.encoding == Encoding::jpeg
                ? "JPEGs of " + counted(i.channels, "channel")
-               : fmt::format("rows of {} x {} x {}", i.height, i.width, i.channels);
+               : fmt::format(
+                     "rows of {} x {} x {}{}", i.height, i.width, i.channels,
+                     i.element == Element::u8 ? "" : std::string(" ") + choice_name(i.element));
   };
   if (first.external() != other.external())
     h5::refuse(other.path,

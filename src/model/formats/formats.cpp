@@ -89,6 +89,7 @@ Model describe_input(const nn::ResNetSpec& spec, const TensorFile& file,
       input.height = rows->height;
       input.width = rows->width;
     }
+    input.element = rows->element;
     input.mean = rows->mean;
     input.stddev = rows->stddev;
   }

@@ -217,6 +217,7 @@ std::map<std::string, std::string> notes_of(const Model& model) {
       {"height", std::to_string(input.height)},
       {"width", std::to_string(input.width)},
       {"crc32c", checksum_of(model)}};
+  if (input.element != data::Element::u8) notes["element"] = choice_name(input.element);
   if (!input.mean.empty()) notes["mean"] = json_text(Json(input.mean));
   if (!input.stddev.empty()) notes["stddev"] = json_text(Json(input.stddev));
   if (!input.classes.empty()) notes["classes"] = json_text(Json(input.classes));
@@ -242,6 +243,8 @@ void apply_notes(const std::map<std::string, std::string>& notes, Model& model) 
   input.height = side_of(notes, "height", input.height);
   input.width = side_of(notes, "width", input.width);
   read_note(notes, "classes", input.classes);
+  if (const auto element = notes.find("element"); element != notes.end())
+    input.element = parse_choice<data::Element>(element->second, "its note 'element'");
   read_note(notes, "mean", input.mean);
   read_note(notes, "stddev", input.stddev);
   require(input.mean.size() == input.stddev.size() &&

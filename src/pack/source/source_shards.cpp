@@ -22,6 +22,10 @@ class Shards final : public Source {
     const std::string setting = data::first_setting(spec.external);
     require(sets_[0].rows.external() || !validation.empty() || setting.empty(),
             fmt::format("{} would have no effect: {} holds shards", setting, training.string()));
+    require(
+        sets_[0].rows.info().element == data::Element::u8,
+        fmt::format("{} has images of {}, and shards hold uint8: a training reads them in place",
+                    training.string(), choice_name(sets_[0].rows.info().element)));
     remark(sets_[0]);
     if (const std::string order = sets_[0].rows.say_order(); !order.empty())
       remarks_.push_back(order);

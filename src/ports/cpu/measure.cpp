@@ -200,7 +200,7 @@ namespace {
 
 void run_once(CpuProgram& program, const nn::Network& network) {
   const std::size_t rows = program.spec().batch;
-  const HostMemory images(rows * network.input.count());
+  const HostMemory images(rows * backend::image_bytes(network, program.spec()));
   const std::vector<data::Target> targets(rows, data::Target{0, 0, 1});
   program.load({.images = images.as<const std::uint8_t>(),
                 .targets = targets.data(),

@@ -49,9 +49,9 @@ Examination::Examination(train::PreparedRun& run, comm::Control& control, const 
 
 std::unique_ptr<ResidentBatch> Examination::resident(std::size_t global_rows) {
   const data::Batch sample = loader_->next();
-  auto rows = std::make_unique<ResidentBatch>(sample, run_.trainer_spec().network.input.count(),
-                                              global_rows, control_.rank(), control_.world(),
-                                              run_.backend().device());
+  auto rows = std::make_unique<ResidentBatch>(
+      sample, backend::image_bytes(run_.trainer_spec().network, run_.trainer_spec().program),
+      global_rows, control_.rank(), control_.world(), run_.backend().device());
   loader_->release(sample);
   return rows;
 }

@@ -48,13 +48,15 @@ bool in_directory(const std::filesystem::path& file, const std::filesystem::path
                                      directory, none);
 }
 
-/// A configuration without a word about all-reduces, Winograd's algorithm, engines or fused batch
-/// norms means flat ones, direct convolutions, and neither of the others: older checkpoints have
-/// none.
+/// A configuration without a word about all-reduces, Winograd's algorithm, engines, fused batch
+/// norms or elements means flat ones, direct convolutions, neither of the next two, and uint8:
+/// older checkpoints have none.
 config::Config settled(config::Config config) {
   using enum config::AllReduceChoice;
   if (config.comm.all_reduce == automatic) config.comm.all_reduce = flat;
   if (!config.winograd.decided()) config.winograd = {};
+  if (config.data.element == config::ElementChoice::automatic)
+    config.data.element = config::ElementChoice::u8;
   for (config::Switch* key : {&config.tune, &config.fuse_norms})
     if (*key == config::Switch::automatic) *key = config::Switch::off;
   return config;

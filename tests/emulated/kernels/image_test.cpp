@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "lockstep/base/half.hpp"
+#include "ports/cuda/kernels/image/fold.hpp"
 #include "tests/emulated/fixture.hpp"
 
 using namespace lockstep;
@@ -63,4 +65,65 @@ TEST_CASE("images are padded to any multiple of four channels", "[kernel]") {
         want[i / from * to + i % from] = 0.5 * bytes[i] - 1;
       CHECK(got[0] == want);
     }
+}
+
+TEST_CASE("every element is normalised by subtraction and 1 / deviation, plain and folded",
+          "[kernel][elements]") {
+  constexpr std::size_t side = 9, images = 2, pixels = images * side * side;
+  const auto require_entered = [&]<class T>(data::Element element, T of) {
+    for (const Storage storage : all_storages)
+      for (const int channels : {3, 12, 13, 64}) {
+        INFO(choice_name(element) << ", " << to_string(storage) << ", " << channels);
+        const auto count = static_cast<std::size_t>(channels);
+        std::vector<std::uint16_t> halves(pixels * count);
+        std::vector<float> wide(pixels * count), mean(count), inverse(count), entered;
+        for (std::size_t i = 0; i < wide.size(); ++i) {
+          halves[i] = static_cast<std::uint16_t>(i * 7919 % 0x7c00);
+          wide[i] = 1e7f + static_cast<float>(i % 64);
+        }
+        for (std::size_t c = 0; c < count; ++c) {
+          mean[c] = (element == data::Element::f32 ? 1e7f : 100) + static_cast<float>(c);
+          inverse[c] = 1 / (20.f + static_cast<float>(c));
+        }
+        for (std::size_t i = 0; i < wide.size(); ++i)
+          entered.push_back((of(halves[i], wide[i]) - mean[i % count]) * inverse[i % count]);
+        const void* stored =
+            element == data::Element::f32 ? static_cast<const void*>(wide.data()) : halves.data();
+        const int padded = (channels + 3) / 4 * 4;
+        const ImageInput in{stored, pixels, channels, padded, mean.data(), inverse.data()},
+            floats{entered.data(), pixels, channels, padded, nullptr, nullptr};
+        const Fold fold{.outputs = 1,
+                        .kernel = 3,
+                        .stride = 2,
+                        .padding = 1,
+                        .out_height = 5,
+                        .out_width = 5,
+                        .height = side,
+                        .width = side,
+                        .channels = channels,
+                        .padded = padded};
+        const std::size_t folded =
+            images * fold.folded_pixels() * static_cast<std::size_t>(fold.folded_channels());
+        const auto made = [&](bool elements) {
+          return in_every_order([&](cudaStream_t stream) {
+            Values plain(storage, pixels * static_cast<std::size_t>(padded)),
+                cells(storage, folded);
+            if (elements) {
+              normalise_elements(element, in, storage, plain.data(), stream);
+              fold_elements(element, in, fold, storage, cells.data(), stream);
+            } else {
+              convert_floats(floats, storage, plain.data(), stream);
+              fold_floats(floats, fold, storage, cells.data(), stream);
+            }
+            return Outputs{plain.read(), cells.read()};
+          });
+        };
+        CHECK(made(true) == made(false));
+      }
+  };
+  require_entered(data::Element::u16, [](std::uint16_t bits, float) { return float(bits); });
+  require_entered(data::Element::i16,
+                  [](std::uint16_t bits, float) { return float(static_cast<std::int16_t>(bits)); });
+  require_entered(data::Element::f16, [](std::uint16_t bits, float) { return widen_f16(bits); });
+  require_entered(data::Element::f32, [](std::uint16_t, float value) { return value; });
 }

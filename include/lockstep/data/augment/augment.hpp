@@ -3,14 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 
-/// (value / 255 - mean) / deviation of whole pixels of 1 to 4 channels, as floats. Training does
-/// this on the device (backend/arithmetic.hpp). This version lets the input pipeline be measured
-/// with all that other pipelines do.
+/// (value / 255 - mean) / deviation of whole pixels of uint8, as floats. Training does this on the
+/// device (backend/arithmetic.hpp). This version lets the input pipeline be measured with all that
+/// other pipelines do. REQUIRES: 1 to 4 channels.
 void normalise(const DataSetInfo& info, std::span<const std::uint8_t> pixels, float* to);
 
 /// Which part of an image becomes the row of a batch.
@@ -32,7 +33,8 @@ struct Effects {
   bool any() const { return jitters() || operations > 0 || erase > 0; }
 };
 
-/// How a row is cropped, flipped and cut out on the host, once, as uint8. The backend normalises.
+/// How a row is cropped, flipped and cut out on the host, once, as it is stored. The backend
+/// normalises.
 struct AugmentSpec {
   /// Zero border before a random crop of the original size (He et al.: 4); 0 = no crop.
   std::size_t pad = 0;
@@ -59,17 +61,20 @@ struct RowPlacement {
 RowPlacement placement(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row,
                        std::size_t height, std::size_t width);
 
-/// Writes the augmented image to `to`. `from` is [height, width, channels]; `to` has the size that
-/// `spec` gives; they must not overlap. The padding is black (0), as in torchvision's RandomCrop.
-/// The cutout takes `fill` per channel: the mean of the data set, so that it is 0 after
-/// normalisation.
-void augment(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
-             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
-             const std::uint8_t* from, std::uint8_t* to);
+/// The bytes of the data set's mean pixel, which becomes 0 after normalisation.
+std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info);
 
-/// Only the last step of augment(), on an image of [height, width, channels].
+/// Writes the augmented image to `to`. `from` is [height, width] pixels of `pixel_bytes` each; `to`
+/// has the size that `spec` gives; they must not overlap. The cutout takes the pixel `fill` (see
+/// mean_pixel()), the padding `border`; where that is empty it is black (0), as in torchvision's
+/// RandomCrop.
+void augment(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
+             std::size_t width, std::size_t pixel_bytes, std::span<const std::uint8_t> fill,
+             const std::uint8_t* from, std::uint8_t* to, std::span<const std::uint8_t> border = {});
+
+/// Only the last step of augment(), on an image of [height, width] pixels.
 void cut_out(const AugmentSpec& spec, const RowPlacement& where, std::size_t height,
-             std::size_t width, std::size_t channels, std::span<const std::uint8_t> fill,
+             std::size_t width, std::size_t pixel_bytes, std::span<const std::uint8_t> fill,
              std::uint8_t* image);
 
 }  // namespace lockstep::data

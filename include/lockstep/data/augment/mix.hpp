@@ -30,8 +30,9 @@ Mix draw_mix(const MixSpec& spec, std::uint64_t epoch, std::uint64_t batch, std:
 
 /// Mixes every row of [rows, height, width, channels] with the one before it, the first with the
 /// last; in place. Levels are rounded to the nearest, which changes a pixel by less than 1/510 of
-/// its range. label_a becomes the label of the larger share.
+/// its range. label_a becomes the label of the larger share. REQUIRES: mixup only of uint8; CutMix
+/// moves whole pixels, of any element.
 void mix_rows(const Mix& mix, std::size_t rows, std::size_t height, std::size_t width,
-              std::size_t channels, std::uint8_t* images, Target* targets);
+              std::size_t pixel_bytes, std::uint8_t* images, Target* targets);
 
 }  // namespace lockstep::data

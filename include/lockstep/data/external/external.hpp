@@ -7,21 +7,26 @@
 
 namespace lockstep::data {
 
-/// How to read HDF5 files that are not shards: one data set of images, one of labels. Rows of uint8
-/// [height, width, channels] are taken as they are; everything else is converted to that on
-/// reading.
+/// How to read HDF5 files that are not shards: one data set of images, one of labels. Rows become
+/// elements [height, width, channels]; of some kinds of numbers they are that already.
 struct ExternalSpec {
   std::string images, labels;  ///< names of the data sets; empty: found by shape and name
   /// `labels` was said of the training set, while these are other images: an error if it names a
   /// file (see labels_place).
   bool labels_of_training = false;
   std::string layout = "auto";  ///< auto, nhwc, nchw
-  std::string range = "auto";   ///< range of floats: auto, 0-1, 0-255, -1-1
+  /// What the numbers become: auto, or the name of an Element. Every number must fit exactly, but
+  /// for float64, which is rounded to float32, and for floats that become the levels of uint8.
+  /// auto: uint8 where the looked-at numbers are 256 levels and not of 16 bits, or where `range` is
+  /// given; else the smallest element that holds the file's kind of numbers.
+  std::string element = "auto";
+  std::string range = "auto";  ///< of floats that become uint8: auto, 0-1, 0-255, -1-1
   /// 0: as many as the file names, or as its labels have texts, else the largest label + 1.
   std::size_t classes = 0;
-  /// For a validation set: the training set, which gives its classes, mean and deviation. Null:
-  /// these are found in the files, mean and deviation from at most 1024 rows.
+  /// For a validation set: the training set, which gives its element, classes, mean and deviation.
+  /// Null: these are found in the files, mean and deviation from at most 1024 rows.
   const DataSetInfo* like = nullptr;
+  bool skips_bad_rows = false;  ///< mean and deviation are found without them; else one is an error
   std::size_t cache_bytes = std::size_t{256} << 20;  ///< for decoded chunks
 };
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/data/data_set_info.hpp"
+
 namespace lockstep::cpu {
 
 /// How activations and their gradients are stored: as a float, or as the upper half of a float
@@ -56,12 +58,25 @@ struct LambUpdate {
   float scale1, scale2;
 };
 
+/// How the values v of an image enter the network: as v * a + b where they are uint8, else as
+/// (v - a) * b.
+struct ImageEntry {
+  const float *a, *b;  ///< [period], in which the values of the channels repeat
+  std::size_t period;  ///< a multiple of the channels and of 16
+  bool has_no_data;    ///< values that are no_data become 0
+  float no_data;       ///< may be NaN
+};
+
 /// The kernels for one storage type, compiled for one instruction set.
 struct Kernels {
   /// out = in * scale + shift. in: [pixels, channels] uint8. scale and shift hold 48 entries, in
   /// which the values of the channels repeat (channels divides 48).
   void (*normalise)(const std::uint8_t* in, std::size_t values, const float* scale48,
                     const float* shift48, void* out);
+  /// The same for any element, any number of channels, and values that are no data. in: whole
+  /// pixels.
+  void (*enter)(data::Element element, const void* in, std::size_t values, const ImageEntry& by,
+                void* out);
   void (*from_float)(const float* in, std::size_t values, void* out);
   /// sum of (x - pivot) and of its square
   void (*statistics)(const void* x, std::size_t rows, std::size_t channels, const float* pivot,

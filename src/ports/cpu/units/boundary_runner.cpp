@@ -1,10 +1,17 @@
 #include "ports/cpu/units/boundary_runner.hpp"
 
 #include <cstring>
+#include <numeric>
 
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cpu {
+namespace {
+
+constexpr std::size_t usual_period = 48;  // whole pixels of 1 to 4 channels
+
+}  // namespace
 
 void BoundaryRunner::plan() {
   image_bytes_ = c.network.nodes[unit.node].shape.count() * bytes_of(c.storage);
@@ -44,13 +51,20 @@ Image::Image(Context& context)
     : c(context), row_values_(context.network.input.count()), rows_(context.spec.slots) {
   if (c.network.nodes.front().op != nn::Op::input) return;  // a later stage
   const std::size_t channels = c.network.input.channels;
-  check(48 % channels == 0, "48 values must be whole pixels: 1 to 4 channels");
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
         "mean and deviation must have one value for each channel");
-  for (std::size_t i = 0; i < 48; ++i) {
-    const double mean = c.spec.mean[i % channels], deviation = c.spec.stddev[i % channels];
-    scale_[i] = static_cast<float>(1 / (255 * deviation));
-    shift_[i] = static_cast<float>(-mean / deviation);
+  const std::size_t period = usual_period % channels == 0 ? usual_period : std::lcm(16, channels);
+  for (std::size_t i = 0; i < period; ++i) {
+    const float mean = c.spec.mean[i % channels], deviation = c.spec.stddev[i % channels];
+    if (c.spec.element == data::Element::u8) {
+      const auto by = backend::arithmetic::pixel_scale(mean, deviation);
+      a_.push_back(by.scale);
+      b_.push_back(by.shift);
+    } else {
+      const auto by = backend::arithmetic::element_entry(mean, deviation);
+      a_.push_back(by.mean);
+      b_.push_back(by.inverse);
+    }
   }
 }
 
@@ -66,10 +80,16 @@ const std::byte* Image::value(const Chunk& chunk) const {
 
 void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
   const LoadedRows& rows = rows_[c.slot];
+  const data::Element element = c.spec.element;
   if (rows.floats)
     c.kernels.from_float(rows.floats + first, count, out);
+  else if (element == data::Element::u8 && a_.size() == usual_period)
+    c.kernels.normalise(rows.bytes + first, count, a_.data(), b_.data(), out);
   else
-    c.kernels.normalise(rows.bytes + first, count, scale_, shift_, out);
+    c.kernels.enter(
+        element, rows.bytes + first * data::bytes_of(element), count,
+        {.a = a_.data(), .b = b_.data(), .period = a_.size(), .has_no_data = false, .no_data = 0},
+        out);
 }
 
 }  // namespace lockstep::cpu

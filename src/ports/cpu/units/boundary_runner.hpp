@@ -57,7 +57,7 @@ class SendRunner final : public BoundaryRunner {
   std::size_t gradients() const override { return c.network.nodes[unit.node].gradients; }
 };
 
-/// The network's input: uint8 rows in the loader's memory. They are normalised chunk by chunk where
+/// The network's input: rows in the loader's memory. They are normalised chunk by chunk where
 /// a convolution reads them, in forward and again in backward, so that normalised images are never
 /// stored.
 class Image {
@@ -75,7 +75,7 @@ class Image {
   Context& c;
   std::size_t row_values_;
   std::map<std::size_t, std::size_t> places_;  // in the scratch of each region that reads it
-  float scale_[48], shift_[48];  // (v / 255 - mean) / deviation, one period of 48 values
+  std::vector<float> a_, b_;                   // one period of what kernels enter the values by
   struct LoadedRows {
     const std::uint8_t* bytes = nullptr;
     const float* floats = nullptr;

@@ -12,6 +12,7 @@
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/data/batch.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "lockstep/optim/rule.hpp"
 
 /// Our own kernels, as functions that put them into a stream. All pointers are device pointers.
@@ -39,12 +40,16 @@ struct DeviceScalars {
 // ---- image/image.cu -----------------------------------------------------------------------------
 
 struct ImageInput {
-  const void* pixels = nullptr;  ///< [pixels, channels]: uint8, or already normalised floats
+  const void* pixels = nullptr;  ///< [pixels, channels]: elements, or already normalised floats
   std::size_t count = 0;         ///< pixels
   int channels = 0, padded = 0;  ///< padded: channels of the output, a multiple of 4
-  const float *scale = nullptr, *shift = nullptr;  ///< per channel, for uint8
+  /// Per channel, for uint8; of other elements the mean, and 1 / deviation.
+  const float *scale = nullptr, *shift = nullptr;
 };
 void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
+/// The same for any element.
+void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
+                        cudaStream_t stream);
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
 
 // ---- norm.cu, norm_gradient.cu ------------------------------------------------------------------

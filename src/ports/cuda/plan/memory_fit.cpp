@@ -47,7 +47,7 @@ backend::PreflightMemory memory_of(const nn::Network& network, const backend::Pr
   memory.gradients = floats * sizeof(float) + spec.update_bytes + spec.exchange_bytes;
   // The next one is copied meanwhile. A later stage has none.
   if (network.nodes[0].op == nn::Op::input)
-    memory.input = (spec.slots + 1) * spec.batch * network.input.count();
+    memory.input = (spec.slots + 1) * spec.batch * backend::image_bytes(network, spec);
   memory.activations = plan.block;
   memory.without_reuse = plan.without_reuse;
   memory.workspace = plan.workspace;

@@ -10,9 +10,10 @@ InputBatch::InputBatch(const nn::Network& network, const backend::ProgramSpec& s
                        CudaDevice& device)
     : rows_(spec.batch), training_(spec.training), device_(device), places_(spec.slots + 1) {
   if (network.nodes.front().op == nn::Op::input) image_values_ = rows_ * network.input.count();
+  image_bytes_ = image_values_ * data::bytes_of(spec.element);
   if (network.nodes.back().op == nn::Op::loss) targets_ = rows_;
   for (BatchPlace& place : places_) {
-    if (image_values_ > 0) place.bytes = DeviceBuffer(image_values_, "a batch of images");
+    if (image_values_ > 0) place.bytes = DeviceBuffer(image_bytes_, "a batch of images");
     if (targets_ > 0)
       place.targets = DeviceBuffer(targets_ * sizeof(data::Target), "a batch of labels");
   }
@@ -83,9 +84,15 @@ class ImageRunner final : public Runner {
           "mean and deviation must have one value for each channel");
     std::vector<float> numbers(2 * channels);
     for (std::size_t i = 0; i < channels; ++i) {
-      const auto by = backend::arithmetic::pixel_scale(c.spec.mean[i], c.spec.stddev[i]);
-      numbers[i] = by.scale;
-      numbers[channels + i] = by.shift;
+      if (c.spec.element == data::Element::u8) {
+        const auto by = backend::arithmetic::pixel_scale(c.spec.mean[i], c.spec.stddev[i]);
+        numbers[i] = by.scale;
+        numbers[channels + i] = by.shift;
+      } else {
+        const auto by = backend::arithmetic::element_entry(c.spec.mean[i], c.spec.stddev[i]);
+        numbers[i] = by.mean;
+        numbers[channels + i] = by.inverse;
+      }
     }
     scale_and_shift_ = DeviceBuffer(numbers.size() * sizeof(float), "mean and deviation");
     check_cuda(cudaMemcpyAsync(scale_and_shift_.data(), numbers.data(), scale_and_shift_.size(),
@@ -103,11 +110,15 @@ class ImageRunner final : public Runner {
     in.padded = p.shape.channels;
     in.scale = scale_and_shift_.as<float>();
     in.shift = in.scale + in.channels;
-    const bool floats = c.input.normalised();
+    void* const out = c.at(p.value);
+    const Storage storage = c.plan.storage;
+    if (c.input.normalised()) {
+      if (c.plan.fold) return fold_floats(in, *c.plan.fold, storage, out, c.stream());
+      return convert_floats(in, storage, out, c.stream());
+    }
     if (c.plan.fold)
-      return (floats ? fold_floats : fold_bytes)(in, *c.plan.fold, c.plan.storage, c.at(p.value),
-                                                 c.stream());
-    (floats ? convert_floats : normalise_bytes)(in, c.plan.storage, c.at(p.value), c.stream());
+      return fold_elements(c.spec.element, in, *c.plan.fold, storage, out, c.stream());
+    normalise_elements(c.spec.element, in, storage, out, c.stream());
   }
 
   std::vector<backend::TapeStep> backward(bool) override { return {}; }

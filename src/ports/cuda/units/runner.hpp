@@ -57,7 +57,8 @@ class InputBatch {
 
   std::size_t rows_;
   bool training_;
-  std::size_t image_values_ = 0, targets_ = 0;  ///< of a batch; 0 in a stage that has none
+  std::size_t image_values_ = 0, image_bytes_ = 0,
+              targets_ = 0;  ///< of a batch; 0 in a stage that has none
   CudaDevice& device_;
   std::vector<BatchPlace> places_;
   std::vector<std::size_t> place_of_slot_;

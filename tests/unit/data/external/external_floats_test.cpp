@@ -41,12 +41,14 @@ TEST_CASE("floats that 256 levels would ruin are an error that says how much the
           "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
+  ExternalSpec spec;
+  spec.element = "uint8";
   for (const bool chunked : {false, true}) {
     // Reflectance: small numbers, and a bright corner beyond 1.
     write_floats(
         path, H5T_IEEE_F32LE, [](auto, auto i, double x) { return i < 4 ? 1.6 : 0.1 + 0.05 * x; },
         chunked);
-    CHECK_THAT(refusal(path),
+    CHECK_THAT(refusal(path, spec),
                Contains("a.h5: its floats (0.1 to 1.6) become 256 levels of 0 to 255, "
                         "which changes channel 0 by ") &&
                    Contains("at most 3 % is taken: scale them"));
@@ -54,13 +56,14 @@ TEST_CASE("floats that 256 levels would ruin are an error that says how much the
     write_floats(
         path, H5T_IEEE_F64LE, [](auto, auto i, double x) { return i == 0 ? 0.4 : 0.002 * x; },
         chunked);
-    CHECK_THAT(refusal(path), Contains("become 256 levels of 0 to 1") && Contains("at most 3 %"));
+    CHECK_THAT(refusal(path, spec),
+               Contains("become 256 levels of 0 to 1") && Contains("at most 3 %"));
   }
   // The range that a user gives makes no difference.
-  ExternalSpec spec;
-  spec.range = "0-255";
   write_floats(path, H5T_IEEE_F32LE, [](auto, auto, double x) { return x; });
-  CHECK(refusal(path).empty());
+  CHECK(refusal(path, spec).empty());
+  spec = {};
+  spec.range = "0-255";
   CHECK_THAT(refusal(path, spec), Contains("levels of 0 to 255") && Contains("at most 3 %"));
 }
 
@@ -68,43 +71,47 @@ TEST_CASE("floats that lose a little are read with a warning, and levels without
           "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
+  ExternalSpec spec;
+  spec.element = "uint8";
   write_floats(path, H5T_IEEE_F32LE, [](auto, auto, double x) { return 0.4 + 0.2 * x; });
-  const DataSet narrow(path);
+  const DataSet narrow(path, spec);
   REQUIRE(narrow.doubts().size() == 1);
   CHECK_THAT(narrow.doubts()[0], Contains("a.h5: its floats (0.4 to 0.6) become 256 levels of 0 to "
                                           "1, which changes channel 0 by 2 % of its deviation"));
   // A faint signal next to four hot pixels: they make a deviation of which the loss is little.
   write_floats(path, H5T_IEEE_F32LE,
                [](auto, auto i, double x) { return i < 4 ? 1.0 : 0.0015 * x; });
-  const DataSet faint(path);
+  const DataSet faint(path, spec);
   REQUIRE(faint.doubts().size() == 1);
   CHECK_THAT(faint.doubts()[0],
              Contains("levels of 0 to 1, of which one takes 98.4 % of channel 0, "
                       "whose differences are lost"));
   // A background of one number is no loss.
   write_floats(path, H5T_IEEE_F32LE, [](auto, auto i, double x) { return i < 60 ? x : 0.0007; });
-  CHECK(DataSet(path).doubts().empty());
+  CHECK(DataSet(path, spec).doubts().empty());
   CHECK_FALSE(narrow.storage().converted);  // 'info' does not advise to convert floats
   write_floats(path, H5T_IEEE_F32LE, [](auto, auto, double x) { return x; });
-  CHECK(DataSet(path).doubts().empty());
+  CHECK(DataSet(path, spec).doubts().empty());
   // Few levels, but these are exact.
   for (const double scale : {1.0, 1 / 255.0}) {
     write_floats(path, H5T_IEEE_F32LE,
                  [&](auto, auto, double x) { return scale * static_cast<int>(3 * x); });
-    CHECK(DataSet(path).doubts().empty());
+    CHECK(DataSet(path, spec).doubts().empty());
   }
 }
 
 TEST_CASE("NaN and infinities are named with their row, channel and share", "[external]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
+  ExternalSpec spec;
+  spec.element = "uint8";
   const double nan = std::numeric_limits<double>::quiet_NaN(),
                infinite = std::numeric_limits<double>::infinity();
   write_floats(path, H5T_IEEE_F32LE,
                [&](auto row, auto i, double x) { return row == 17 && i == 3 ? nan : x; });
-  CHECK_THAT(refusal(path),
+  CHECK_THAT(refusal(path, spec),
              Contains("a.h5: row 17 has NaN (not a number) in channel 0, as 0.00977"));
   write_floats(path, H5T_IEEE_F64LE,
                [&](auto row, auto i, double x) { return row == 17 && i == 3 ? -infinite : x; });
-  CHECK_THAT(refusal(path), Contains("a.h5: row 17 has an infinite number in channel 0"));
+  CHECK_THAT(refusal(path, spec), Contains("a.h5: row 17 has an infinite number in channel 0"));
 }

@@ -36,6 +36,7 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[external]") 
     for (const bool channels_first : {false, true}) {
       Form form{numbers.type, channels_first, {}, nullptr, numbers.scale, numbers.shift};
       ExternalSpec spec;
+      spec.element = "uint8";
       spec.range = numbers.range;
       spec.cache_bytes = 1000;
       if (channels_first) {  // 3 x 5 x 4: either might be the channels

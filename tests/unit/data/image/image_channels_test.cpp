@@ -71,9 +71,9 @@ TEST_CASE("images of 1 to 4 channels are normalised channel by channel", "[cpu]"
 
 TEST_CASE("other numbers of channels are an error that names the data set", "[cpu]") {
   data::DataSetInfo info;
-  for (info.channels = 1; info.channels <= 4; ++info.channels)
+  for (info.channels = 1; info.channels <= 64; ++info.channels)
     CHECK_NOTHROW(train::require_channels(info, "data/x"));
-  for (const std::size_t channels : {0, 5, 7, 65535}) {
+  for (const std::size_t channels : {0, 65, 127, 65535}) {
     info.channels = channels;
     CHECK_THROWS_WITH(
         train::require_channels(info, "data/x"),

@@ -46,11 +46,13 @@ struct Fold {
   }
 };
 
-/// As normalise_bytes() and convert_floats(), but folded: out [images, folded height, folded width,
-/// folded channels]. REQUIRES: in.count whole images, fewer than 2^31 folded rows, and at most
-/// most_folded_channels.
+/// As normalise_bytes(), normalise_elements() and convert_floats(), but folded: out [images, folded
+/// height, folded width, folded channels]. REQUIRES: in.count whole images, fewer than 2^31 folded
+/// rows, and at most most_folded_channels.
 void fold_bytes(const ImageInput& in, const Fold& fold, Storage storage, void* out,
                 cudaStream_t stream);
+void fold_elements(data::Element element, const ImageInput& in, const Fold& fold, Storage storage,
+                   void* out, cudaStream_t stream);
 void fold_floats(const ImageInput& in, const Fold& fold, Storage storage, void* out,
                  cudaStream_t stream);
 

@@ -8,7 +8,38 @@
 
 namespace lockstep::cuda {
 
-/// One channel of a pixel as the network reads it: bytes are normalised, floats already are.
+/// An element that is not uint8, and so enters by mean and 1 / deviation.
+template <class Stored>
+struct Numbered {
+  Stored stored;
+};
+
+/// Calls `use` with an element's type.
+template <class Use>
+void with_element(data::Element element, Use use) {
+  switch (element) {
+    case data::Element::u8:
+      return use(std::uint8_t{});
+    case data::Element::u16:
+      return use(Numbered<std::uint16_t>{});
+    case data::Element::i16:
+      return use(Numbered<std::int16_t>{});
+    case data::Element::f16:
+      return use(Numbered<__half>{});
+    case data::Element::f32:
+      return use(Numbered<float>{});
+  }
+}
+
+__device__ inline float to_float(std::uint16_t v) { return static_cast<float>(v); }
+__device__ inline float to_float(std::int16_t v) { return static_cast<float>(v); }
+
+/// One channel of a pixel as the network reads it: elements are normalised, floats already are.
+template <class Stored>
+__device__ inline float entered(Numbered<Stored> pixel, const float* mean, const float* inverse,
+                                int c) {
+  return backend::arithmetic::entered(to_float(pixel.stored), {mean[c], inverse[c]});
+}
 __device__ inline float entered(std::uint8_t pixel, const float* scale, const float* shift, int c) {
   return backend::arithmetic::normalised(pixel, {scale[c], shift[c]});
 }
@@ -54,6 +85,11 @@ void enter(const ImageInput& in, Storage storage, void* out, cudaStream_t stream
 
 void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
   enter<std::uint8_t>(in, storage, out, stream);
+}
+
+void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
+                        cudaStream_t stream) {
+  with_element(element, [&]<class In>(In) { enter<In>(in, storage, out, stream); });
 }
 
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
@@ -219,6 +255,11 @@ __global__ void unfold_kernel(const T* from, FoldDividers by, unsigned count, bo
 void fold_bytes(const ImageInput& in, const Fold& fold, Storage storage, void* out,
                 cudaStream_t stream) {
   enter_folded<std::uint8_t>(in, fold, storage, out, stream);
+}
+
+void fold_elements(data::Element element, const ImageInput& in, const Fold& fold, Storage storage,
+                   void* out, cudaStream_t stream) {
+  with_element(element, [&]<class In>(In) { enter_folded<In>(in, fold, storage, out, stream); });
 }
 
 void fold_floats(const ImageInput& in, const Fold& fold, Storage storage, void* out,
