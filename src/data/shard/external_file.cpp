@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "data/chunked/stored_images.hpp"
+#include "data/chunked/chunked_images.hpp"
 #include "data/external/chosen_sets.hpp"
 #include "data/shard/rows.hpp"
 #include "lockstep/base/error.hpp"

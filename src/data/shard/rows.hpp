@@ -11,8 +11,8 @@
 
 #include "data/bytes/file_bytes.hpp"
 #include "data/chunked/block_cache.hpp"
+#include "data/chunked/chunked_images.hpp"
 #include "data/chunked/pixel_form.hpp"
-#include "data/chunked/stored_images.hpp"
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {

@@ -14,7 +14,6 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
-#include "lockstep/base/share.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
 #include "lockstep/reduce/buckets.hpp"
@@ -260,32 +259,6 @@ float choose_bucket_mb(const config::Config::Comm& asked, const ReductionSetting
                   "MB",
                   best_mb, 1e3 * cost.latency_s, cost.bytes_per_s / 1e9));
   return best_mb;
-}
-
-namespace {
-
-std::size_t ceiling(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-
-}  // namespace
-
-std::vector<MicroBatch> plan_micro_batches(std::size_t global_rows, int replicas, int replica,
-                                           std::size_t full_rows) {
-  check(global_rows > 0 && full_rows > 0, "a step needs rows");
-  const auto sharers = static_cast<std::size_t>(replicas);
-  const std::size_t fewest = global_rows / sharers, most = ceiling(global_rows, sharers);
-  const std::size_t count = std::max<std::size_t>(1, std::min(ceiling(most, full_rows), fewest));
-  const std::size_t mine = even_share(global_rows, sharers, static_cast<std::size_t>(replica));
-  const std::size_t with_one_more = global_rows % sharers;
-  std::vector<MicroBatch> batches(count);
-  std::size_t first = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t rows = even_share(mine, count, i);
-    const std::size_t all = with_one_more * even_share(fewest + 1, count, i) +
-                            (sharers - with_one_more) * even_share(fewest, count, i);
-    batches[i] = {first, rows, all};
-    first += rows;
-  }
-  return batches;
 }
 
 }  // namespace lockstep::train

@@ -1,4 +1,4 @@
-#include "data/chunked/stored_images.hpp"
+#include "data/chunked/chunked_images.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
