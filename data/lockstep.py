@@ -208,7 +208,8 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
     images = images[..., None] if images.ndim == 3 else images
     _require(images.dtype == np.uint8 and images.ndim == 4 and images.size, folder,
              f"images are {images.dtype} {images.shape}, not uint8 [rows, height, width, channels]")
-    _require(images.shape[3] <= 64, folder,
+    height, width, channels = images.shape[1:]  # many channels are fewer than rows and columns
+    _require(channels <= 4 or channels <= 64 and channels < min(height, width), folder,
              f"images are {images.shape}: 1 to 64 channels come last, as by .transpose(0, 2, 3, 1)")
     _require(like is None or isinstance(like, Shards), folder,
              "like is the training set, opened: like=Shards(its folder)")

@@ -282,6 +282,7 @@ def refuses_arrays():
             ({"like": "small/train"}, "classes or channels"),
             ({"like": ["small/train"]}, "like=Shards("),
             ({"images": np.zeros((4, 3, 8, 8), np.uint8)}, ".transpose(0, 2, 3, 1)"),
+            ({"images": np.zeros((4, 12, 120, 120), np.uint8)}, ".transpose(0, 2, 3, 1)"),
             ({"classes": ["a", object()]}, "")):
         told = {"images": images, "labels": labels, "classes": ["a", "b"], **change}
         if isinstance(told.get("like"), str):

@@ -162,12 +162,7 @@ bool Mesh::move(int wait_ms) {
     const int from = static_cast<int>(event.data.u32);
     knocked = knocked || from == rank();
     if (from == rank()) continue;
-    Peer& other = peer(from);
-    moved = other.link.read((event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) || moved;
-    moved = other.link.write() || moved;
-    const bool lost = !other.link.open() && !other.link.gone();
-    if (lost && other.wanted) ++unconnected_;  // the other side has given up this connection
-    if (from == 0 && other.link.gone() && rank_0_gone) std::exchange(rank_0_gone, nullptr)();
+    moved = hear(from, (event.events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) || moved;
   }
   // A rank that needs no connection is asked by others, too. Where tensors move, it must not take
   // long when there are strangers at the door.
@@ -175,6 +170,18 @@ bool Mesh::move(int wait_ms) {
       unconnected_ == 0 && (knocked || door_->busy()) && (transports_ == 0 || now_s() >= door_s_);
   if (unconnected_ > 0 || idle_door) moved = connect() || moved;
   if (idle_door) door_s_ = now_s() + door_every_s;
+  return moved;
+}
+
+/// Reads and writes what that rank's connection has and takes.
+bool Mesh::hear(int from, bool ends) {
+  Peer& other = peer(from);
+  const bool was_open = other.link.open();
+  bool moved = other.link.read(ends);
+  moved = other.link.write() || moved;
+  const bool lost = was_open && !other.link.open() && !other.link.gone();
+  if (lost && other.wanted) ++unconnected_;  // the other side has given up this connection
+  if (from == 0 && other.link.gone() && rank_0_gone) std::exchange(rank_0_gone, nullptr)();
   return moved;
 }
 
@@ -211,7 +218,7 @@ bool Mesh::connect() {
 }
 
 /// A rank that has not confirmed may come again.
-std::string Mesh::reason_against(const Hello& hello) const {
+std::string Mesh::reason_against(const Hello& hello) {
   const bool calls = hello.job == call;
   if (!calls && hello.job != spec_.job)
     return fmt::format("rank {} belongs to {}, this peer to {}", rank(), spec_.job, hello.job);
@@ -221,7 +228,10 @@ std::string Mesh::reason_against(const Hello& hello) const {
   const bool expected = hello.rank >= 0 && hello.rank < world() &&
                         (calls ? hello.rank < rank() : hello.rank > rank());
   if (!expected) return fmt::format("a world of {} has no other rank {}", world(), hello.rank);
-  if (calls || !link_of(hello.rank).confirmed()) return "";
+  if (calls) return "";
+  // Its confirmation may have come since the last look.
+  if (!link_of(hello.rank).confirmed()) hear(hello.rank, false);
+  if (!link_of(hello.rank).confirmed()) return "";
   return fmt::format("rank {} is already here, from {}", hello.rank, came_from(hello.rank));
 }
 

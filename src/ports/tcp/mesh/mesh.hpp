@@ -81,7 +81,8 @@ class Mesh final : public comm::Fabric {
 
   bool connect();
   void try_to_connect(int rank);
-  std::string reason_against(const Hello& hello) const;
+  std::string reason_against(const Hello& hello);
+  bool hear(int from, bool ends);
   void watch(int handle, int rank, std::uint32_t events);  ///< this rank's number: its door
   Peer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
 
