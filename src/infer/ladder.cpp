@@ -1,8 +1,6 @@
 #include "lockstep/infer/ladder.hpp"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -10,8 +8,8 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/data/element_bytes.hpp"
 
 namespace lockstep::infer {
 namespace {
@@ -42,27 +40,10 @@ std::vector<std::uint8_t> as_elements(const std::vector<std::uint8_t>& pixels,
                                       const nn::Shape& shape, const backend::ProgramSpec& program) {
   if (program.element == data::Element::u8) return pixels;
   std::vector<std::uint8_t> row;
-  const auto add = [&](auto value) {
-    const auto bytes = std::bit_cast<std::array<std::uint8_t, sizeof value>>(value);
-    row.insert(row.end(), bytes.begin(), bytes.end());
-  };
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     const std::size_t c = i % shape.channels;
-    const float value =
-        program.mean[c] + program.stddev[c] * (static_cast<float>(pixels[i]) - 128) / 64;
-    switch (program.element) {
-      case data::Element::u16:
-        add(static_cast<std::uint16_t>(std::clamp(value, 0.0f, 65535.0f)));
-        break;
-      case data::Element::i16:
-        add(static_cast<std::int16_t>(std::clamp(value, -32768.0f, 32767.0f)));
-        break;
-      case data::Element::f16:
-        add(round_to_f16(value));
-        break;
-      default:
-        add(value);
-    }
+    const float level = (static_cast<float>(pixels[i]) - 128) / 64;
+    data::append_element(program.element, program.mean[c] + program.stddev[c] * level, row);
   }
   return row;
 }

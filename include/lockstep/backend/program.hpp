@@ -9,8 +9,10 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
@@ -75,6 +77,18 @@ struct ProgramSpec {
   /// micro-batch keeps in between takes memory in each slot; the rest is shared.
   std::size_t slots = 1;
 };
+
+/// The two numbers a and b by which a channel's values v enter the network: as v * a + b where they
+/// are uint8, else as (v - a) * b.
+inline std::pair<float, float> entry_of(const ProgramSpec& spec, std::size_t channel) {
+  const float mean = spec.mean[channel], deviation = spec.stddev[channel];
+  if (spec.element == data::Element::u8) {
+    const auto by = arithmetic::pixel_scale(mean, deviation);
+    return {by.scale, by.shift};
+  }
+  const auto by = arithmetic::element_entry(mean, deviation);
+  return {by.mean, by.inverse};
+}
 
 /// What one image of a batch takes.
 inline std::size_t image_bytes(const nn::Network& network, const ProgramSpec& spec) {

@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/data/element_bytes.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -206,30 +204,9 @@ void cut_out(const AugmentSpec& spec, const RowPlacement& where, std::size_t hei
 }
 
 std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
+  const float unit = info.element == Element::u8 ? 255 : 1;
   std::vector<std::uint8_t> pixel;
-  const auto add = [&](auto value) {
-    const auto bytes = std::bit_cast<std::array<std::uint8_t, sizeof value>>(value);
-    pixel.insert(pixel.end(), bytes.begin(), bytes.end());
-  };
-  for (const float mean : info.mean) {
-    switch (info.element) {
-      case Element::u8:
-        add(static_cast<std::uint8_t>(std::lround(std::clamp(mean * 255, 0.0f, 255.0f))));
-        break;
-      case Element::u16:
-        add(static_cast<std::uint16_t>(std::lround(std::clamp(mean, 0.0f, 65535.0f))));
-        break;
-      case Element::i16:
-        add(static_cast<std::int16_t>(std::lround(std::clamp(mean, -32768.0f, 32767.0f))));
-        break;
-      case Element::f16:
-        add(round_to_f16(mean));
-        break;
-      case Element::f32:
-        add(mean);
-        break;
-    }
-  }
+  for (const float mean : info.mean) append_element(info.element, mean * unit, pixel);
   return pixel;
 }
 

@@ -196,16 +196,12 @@ FloatRows rows_of(const ShardFile& opened, const Images& images) {
           .read = [&](std::size_t row, auto& to) { images.read_numbers(row, to); }};
 }
 
-/// Kinds of numbers that often hold what are 256 levels, by chance or by habit.
-bool may_be_levels(Number number) {
-  return is_float(number) || (bytes_of(number) > 2 && element_for(number) == Element::f32);
-}
-
 /// What the file's numbers become, where no one has said it.
 void choose_element(ShardFile& opened, const Images& images) {
   const Number number = images.form.number;
   opened.info.element = element_for(number);
-  if (!may_be_levels(number)) return;
+  // These kinds of numbers often hold what are 256 levels, by chance or by habit.
+  if (!is_float(opened.info.element)) return;
   const std::optional<Levels> levels = find_levels(rows_of(opened, images));
   if (!levels) return;
   opened.info.element = Element::u8;

@@ -133,13 +133,13 @@ TEST_CASE("a folded image has the bits of the image, and zeros where it ends, ev
       of_floats.pixels = floats.data();
       const Outputs got = in_every_order([&](cudaStream_t stream) {
         Values a(storage, folded_values(f)), b(storage, folded_values(f));
-        fold_bytes(of_bytes, f, storage, a.data(), stream);
+        fold_elements(data::Element::u8, of_bytes, f, storage, a.data(), stream);
         fold_floats(of_floats, f, storage, b.data(), stream);
         return Outputs{a.read(), b.read()};
       });
       Values a(storage, pixels * count(f.padded)), b(storage, pixels * count(f.padded));
       CudaStream stream;
-      normalise_bytes(of_bytes, storage, a.data(), stream.get());
+      normalise_elements(data::Element::u8, of_bytes, storage, a.data(), stream.get());
       convert_floats(of_floats, storage, b.data(), stream.get());
       stream.synchronize();
       const Outputs image = {a.read(), b.read()};

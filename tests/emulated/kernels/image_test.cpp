@@ -27,8 +27,8 @@ TEST_CASE("images are normalised and padded to four channels with zeros, every s
         const float scale[] = {0.01f, 0.02f, -0.03f, 0.04f}, shift[] = {-1, 0, 1, 2};
         const Outputs got = in_every_order([&](cudaStream_t stream) {
           Values a(storage, pixels * 4), b(storage, pixels * 4);
-          normalise_bytes({bytes.data(), pixels, channels, 4, scale, shift}, storage, a.data(),
-                          stream);
+          normalise_elements(data::Element::u8, {bytes.data(), pixels, channels, 4, scale, shift},
+                             storage, a.data(), stream);
           convert_floats({floats.data(), pixels, channels, 4, scale, shift}, storage, b.data(),
                          stream);
           return Outputs{a.read(), b.read()};
@@ -56,8 +56,9 @@ TEST_CASE("images are padded to any multiple of four channels", "[kernel]") {
       const std::vector<float> scale(from, 0.5f), shift(from, -1);
       const Outputs got = in_every_order([&](cudaStream_t stream) {
         Values out(Storage::fp32, pixels * to);
-        normalise_bytes({bytes.data(), pixels, channels, padded, scale.data(), shift.data()},
-                        Storage::fp32, out.data(), stream);
+        normalise_elements(data::Element::u8,
+                           {bytes.data(), pixels, channels, padded, scale.data(), shift.data()},
+                           Storage::fp32, out.data(), stream);
         return Outputs{out.read()};
       });
       std::vector<double> want(pixels * to);

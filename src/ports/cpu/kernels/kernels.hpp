@@ -63,8 +63,6 @@ struct LambUpdate {
 struct ImageEntry {
   const float *a, *b;  ///< [period], in which the values of the channels repeat
   std::size_t period;  ///< a multiple of the channels and of 16
-  bool has_no_data;    ///< values that are no_data become 0
-  float no_data;       ///< may be NaN
 };
 
 /// The kernels for one storage type, compiled for one instruction set.
@@ -73,8 +71,7 @@ struct Kernels {
   /// which the values of the channels repeat (channels divides 48).
   void (*normalise)(const std::uint8_t* in, std::size_t values, const float* scale48,
                     const float* shift48, void* out);
-  /// The same for any element, any number of channels, and values that are no data. in: whole
-  /// pixels.
+  /// The same for any element and any number of channels. in: whole pixels.
   void (*enter)(data::Element element, const void* in, std::size_t values, const ImageEntry& by,
                 void* out);
   void (*from_float)(const float* in, std::size_t values, void* out);

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cpu {
@@ -55,16 +54,9 @@ Image::Image(Context& context)
         "mean and deviation must have one value for each channel");
   const std::size_t period = usual_period % channels == 0 ? usual_period : std::lcm(16, channels);
   for (std::size_t i = 0; i < period; ++i) {
-    const float mean = c.spec.mean[i % channels], deviation = c.spec.stddev[i % channels];
-    if (c.spec.element == data::Element::u8) {
-      const auto by = backend::arithmetic::pixel_scale(mean, deviation);
-      a_.push_back(by.scale);
-      b_.push_back(by.shift);
-    } else {
-      const auto by = backend::arithmetic::element_entry(mean, deviation);
-      a_.push_back(by.mean);
-      b_.push_back(by.inverse);
-    }
+    const auto [a, b] = backend::entry_of(c.spec, i % channels);
+    a_.push_back(a);
+    b_.push_back(b);
   }
 }
 
@@ -86,10 +78,8 @@ void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
   else if (element == data::Element::u8 && a_.size() == usual_period)
     c.kernels.normalise(rows.bytes + first, count, a_.data(), b_.data(), out);
   else
-    c.kernels.enter(
-        element, rows.bytes + first * data::bytes_of(element), count,
-        {.a = a_.data(), .b = b_.data(), .period = a_.size(), .has_no_data = false, .no_data = 0},
-        out);
+    c.kernels.enter(element, rows.bytes + first * data::bytes_of(element), count,
+                    {.a = a_.data(), .b = b_.data(), .period = a_.size()}, out);
 }
 
 }  // namespace lockstep::cpu

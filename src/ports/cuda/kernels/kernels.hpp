@@ -46,8 +46,6 @@ struct ImageInput {
   /// Per channel, for uint8; of other elements the mean, and 1 / deviation.
   const float *scale = nullptr, *shift = nullptr;
 };
-void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);
-/// The same for any element.
 void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
                         cudaStream_t stream);
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream);

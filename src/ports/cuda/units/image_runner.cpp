@@ -1,3 +1,4 @@
+#include <tuple>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -83,17 +84,8 @@ class ImageRunner final : public Runner {
     check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
           "mean and deviation must have one value for each channel");
     std::vector<float> numbers(2 * channels);
-    for (std::size_t i = 0; i < channels; ++i) {
-      if (c.spec.element == data::Element::u8) {
-        const auto by = backend::arithmetic::pixel_scale(c.spec.mean[i], c.spec.stddev[i]);
-        numbers[i] = by.scale;
-        numbers[channels + i] = by.shift;
-      } else {
-        const auto by = backend::arithmetic::element_entry(c.spec.mean[i], c.spec.stddev[i]);
-        numbers[i] = by.mean;
-        numbers[channels + i] = by.inverse;
-      }
-    }
+    for (std::size_t i = 0; i < channels; ++i)
+      std::tie(numbers[i], numbers[channels + i]) = backend::entry_of(c.spec, i);
     scale_and_shift_ = DeviceBuffer(numbers.size() * sizeof(float), "mean and deviation");
     check_cuda(cudaMemcpyAsync(scale_and_shift_.data(), numbers.data(), scale_and_shift_.size(),
                                cudaMemcpyHostToDevice, c.stream()),

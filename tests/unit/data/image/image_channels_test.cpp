@@ -3,7 +3,6 @@
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
-#include "lockstep/nn/initial_weights.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/specs.hpp"
 
@@ -24,12 +23,7 @@ std::vector<float> logits(std::size_t channels, const ProgramSpec& spec, Load lo
   const nn::Network network = nn::resnet(net);
   const auto backend = make_cpu_backend({});
   const auto parameters = backend->make_parameters(network, Precision::fp32);
-  const auto& slices = parameters->layout().slices;
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    std::vector<float> plain(slices[i].tensor.count());
-    nn::initialise(network, slices[i].tensor, {1}, plain);
-    parameters->import_slice(Part::weights, i, plain);
-  }
+  initialise(network, {1}, *parameters);
   const auto program = backend->compile(network, spec, *parameters);
   load(*program);
   for (const TapeStep& step : program->forward()) step.run();

@@ -18,7 +18,7 @@
 // Weights that the network does not have, because `stride` does not divide `kernel`, are zero.
 namespace lockstep::cuda {
 
-/// fold_bytes() and fold_floats() keep at least one folded pixel in shared memory.
+/// fold_elements() and fold_floats() keep at least one folded pixel in shared memory.
 constexpr int most_folded_channels = 2048;
 
 /// A multiple of 8: a cell is whole 16-byte accesses in 16 bits.
@@ -46,11 +46,9 @@ struct Fold {
   }
 };
 
-/// As normalise_bytes(), normalise_elements() and convert_floats(), but folded: out [images, folded
-/// height, folded width, folded channels]. REQUIRES: in.count whole images, fewer than 2^31 folded
-/// rows, and at most most_folded_channels.
-void fold_bytes(const ImageInput& in, const Fold& fold, Storage storage, void* out,
-                cudaStream_t stream);
+/// As normalise_elements() and convert_floats(), but folded: out [images, folded height, folded
+/// width, folded channels]. REQUIRES: in.count whole images, fewer than 2^31 folded rows, and at
+/// most most_folded_channels.
 void fold_elements(data::Element element, const ImageInput& in, const Fold& fold, Storage storage,
                    void* out, cudaStream_t stream);
 void fold_floats(const ImageInput& in, const Fold& fold, Storage storage, void* out,

@@ -83,10 +83,6 @@ void enter(const ImageInput& in, Storage storage, void* out, cudaStream_t stream
 
 }  // namespace
 
-void normalise_bytes(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
-  enter<std::uint8_t>(in, storage, out, stream);
-}
-
 void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
                         cudaStream_t stream) {
   with_element(element, [&]<class In>(In) { enter<In>(in, storage, out, stream); });
@@ -251,11 +247,6 @@ __global__ void unfold_kernel(const T* from, FoldDividers by, unsigned count, bo
 }
 
 }  // namespace
-
-void fold_bytes(const ImageInput& in, const Fold& fold, Storage storage, void* out,
-                cudaStream_t stream) {
-  enter_folded<std::uint8_t>(in, fold, storage, out, stream);
-}
 
 void fold_elements(data::Element element, const ImageInput& in, const Fold& fold, Storage storage,
                    void* out, cudaStream_t stream) {
