@@ -15,6 +15,7 @@
 
 namespace {
 
+using Catch::EndsWith;
 using namespace lockstep;
 using namespace lockstep::comm;
 using namespace lockstep::test;
@@ -208,8 +209,8 @@ TEST_CASE("over TCP only a rank that never joins a sum over two levels is named,
     });
     for (int rank = 0; rank < 4; ++rank)
       if (rank != absent)
-        CHECK(told[static_cast<std::size_t>(rank)].ends_with(": rank " + std::to_string(absent) +
-                                                             " did not arrive within 0.5 s"));
+        CHECK_THAT(told[static_cast<std::size_t>(rank)],
+                   EndsWith(": rank " + std::to_string(absent) + " did not arrive within 0.5 s"));
   }
 }
 
