@@ -76,11 +76,12 @@ $(tr -d '\0' <split_brain.log)"
 steps_of() { tr -d '\0' <"$1/metrics.jsonl" | grep -o '^{"step":[0-9]*,' | sort; }
 
 # resilient COMMAND...: submits jobs/resilient.sbatch by this command, with the scenario's variables
-# and arguments.
+# and arguments. A checkpoint waits for the disk, however slow it is: what a fault costs can be
+# promised.
 resilient() {
   RUN=$run_dir RANKS=2 LOCKSTEP=$LOCKSTEP "$@" "$support/../../jobs/resilient.sbatch" \
     "${train[@]:1}" "${rows[@]}" \
-    --checkpoint.every-steps $every --liveness.timeout-s 6
+    --checkpoint.every-steps $every --checkpoint.background false --liveness.timeout-s 6
 }
 went_down() { sinfo -h -n "$1" -o %T | grep -q down; }
 
@@ -94,7 +95,7 @@ no_kill() {
   strike mini kill-node "$node11"
   before=$(steps_done)
   wait_for 150 'start 1, on 2 node' && wait_for 60 'resuming from' && took=$(since_strike) &&
-    from=$(went_on_from) && ((before - from <= 2 * every)) &&
+    from=$(went_on_from) && ((before - from <= every)) &&
     wait_for 5 '2 of 6 ranks missing|missing: rank 0 on' &&
     row 'node killed in salloc --no-kill' \
       'all its processes and its network at once (timeout 6 s)' \
