@@ -101,8 +101,7 @@ bool HostNetwork::waits(const Use& use, std::uint64_t number) const {
 }
 
 std::string HostNetwork::phase(std::string_view name, std::string_view group) const {
-  return fmt::format("{}{}{}{}", step > 0 ? fmt::format("step {}, ", step) : "", name,
-                     group.empty() ? "" : " of group ", group);
+  return (step > 0 ? fmt::format("step {}, ", step) : "") + phase_in(group, name);
 }
 
 namespace {

@@ -21,6 +21,12 @@ constexpr double look_longer_s = 2;
 // process.
 constexpr double time_for_heartbeat_s = 10;
 
+constexpr std::string_view of_group = " of group ";
+
+std::string_view operation_of(std::string_view phase) {
+  return phase.substr(0, phase.find(of_group));
+}
+
 std::string to_text(const std::vector<int>& ranks, const char* one, const char* several) {
   return fmt::format("{} {}", rank_list(ranks), ranks.size() == 1 ? one : several);
 }
@@ -43,6 +49,10 @@ void warn_of_late(std::string_view phase, const std::vector<int>& late, double w
 }
 
 }  // namespace
+
+std::string phase_in(std::string_view group, std::string_view operation) {
+  return fmt::format("{}{}{}", operation, group.empty() ? "" : of_group, group);
+}
 
 WaitFinding Absence::finding(const std::string& what) const {
   WaitFinding found{what, ending};
@@ -217,9 +227,13 @@ std::string describe_missing(std::string_view phase, double deadline_s,
   std::vector<int> missing;
   for (const int rank : awaited)
     if (!phases.contains(rank)) missing.push_back(rank);
+  // Whom a missing rank keeps waiting in another group of the same operation is not elsewhere.
+  const auto same = [&](std::string_view theirs) {
+    return missing.empty() ? theirs == phase : operation_of(theirs) == operation_of(phase);
+  };
   std::map<std::string, std::vector<int>> elsewhere;
   for (const auto& [rank, theirs] : phases)
-    if (theirs != phase) elsewhere[theirs].push_back(rank);
+    if (!same(theirs)) elsewhere[theirs].push_back(rank);
   std::string text =
       missing.empty()
           ? fmt::format("{}: nothing came for {} s, though all ranks answer", phase, deadline_s)

@@ -211,9 +211,7 @@ class NcclCommunicator final : public comm::Communicator {
   void* my_chunk(comm::Elements data, std::size_t size) const {
     return data.part(static_cast<std::size_t>(rank_) * size, size).data;
   }
-  std::string of_group(std::string_view name) const {
-    return group_.empty() ? std::string(name) : fmt::format("{} of group {}", name, group_);
-  }
+  std::string of_group(std::string_view name) const { return comm::phase_in(group_, name); }
 
   void start(const char* verb, std::string_view name, Start call) {
     if (batch_) {

@@ -49,6 +49,9 @@ struct Absence {
   WaitFinding finding(const std::string& what) const;
 };
 
+/// What an operation is called in errors, "bucket 3 of group rows". `group` is empty for the world.
+std::string phase_in(std::string_view group, std::string_view operation);
+
 /// Finds the ranks that keep this one waiting, after it has waited for `waited_s`. Does not ask
 /// those ranks. Nothing when they are not known. Takes a second at most.
 /// **Thread safety:** any thread may call it.
