@@ -435,7 +435,7 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 
 .PHONY: test-trixie
 test-trixie:  ## build and test in Debian 13, in a folder, with its libraries (root, 2 GB; PARTS="unit e2e")
-	@FILTER='$(FILTER)' tests/trixie/trixie test $(or $(PARTS),unit mpi e2e cluster) || \
+	@FILTER='$(FILTER)' tests/debian/debian trixie test $(or $(PARTS),unit mpi e2e cluster) || \
 	  { status=$$?; [ $$status = 77 ] && echo '0 passed, 0 failed, 1 skipped'; }
 
 # The tests themselves are the plain build's objects: what is checked is the code that they call.

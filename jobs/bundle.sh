@@ -6,10 +6,11 @@
 #
 # FOLDER/lockstep and FOLDER/mpirun are small scripts that set the paths and start the programs in
 # bin/. FOLDER/gpu-check runs everything that needs a GPU (tests/gpu/gpu-check says what). All
-# libraries are included except glibc's, CUDA's, cuDNN's and NCCL's; of Open MPI's plugins only
-# those for a single machine. The folder may be moved and may be read-only. glibc must not be older
-# than the one here.
+# libraries are included except CUDA's, cuDNN's and NCCL's; of Open MPI's plugins only those for a
+# single machine. glibc is used from the bundle, with its loader, where the machine's is older than
+# the programs need. The folder may be moved and may be read-only.
 set -euo pipefail
+shopt -s nullglob
 cd "$(dirname "$0")/.."
 
 (($# == 2)) || { echo 'usage: jobs/bundle.sh BUILD FOLDER' >&2; exit 2; }
@@ -24,20 +25,25 @@ for program in lockstep gpu_tests; do
 done
 mkdir -p "$new/share/lockstep"
 cp -r jobs/recipes "$new/share/lockstep/"
-for program in mpirun orted; do cp -L "$(command -v $program)" "$new/bin/$program"; done
+with_mpi=$(ldd "$build/lockstep" | grep -E 'libmpi\.so\.40 ' || true)
 
 where() { ompi_info --parsable --path "$1" | sed -n "s/^path:$1://p" | head -n 1; }
 needs() { readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; }
 # Only what one machine needs for sums and messages: no fabrics, files or one-sided memory.
 unused='io|fs|fbtl|fcoll|sharedfp|osc|topo_treematch|vprotocol|[a-z]+_monitoring'
 unused+='|coll_(adapt|han)|op_avx|pml_cm|plm_rsh|filem|crs|ras|schizo_(jsm|flux)|pmix_flux'
-for plugin in "$(where pkglibdir)"/mca_*.so; do
-  [[ ${plugin##*/} =~ ^mca_($unused)(_|\.) ]] ||
-    grep -Eq '^lib(fabric|ibverbs|psm|psm_infinipath|psm2|ucp|ucs|oshmem|nl-3)\.so' \
-      <(needs "$plugin") ||
-    cp "$plugin" "$new/lib/openmpi/"
-done
-cp "$(where pkgdatadir)"/help-*.txt "$new/share/openmpi/"
+take_open_mpi() {
+  local program plugin
+  for program in mpirun orted; do cp -L "$(command -v $program)" "$new/bin/$program"; done
+  for plugin in "$(where pkglibdir)"/mca_*.so; do
+    [[ ${plugin##*/} =~ ^mca_($unused)(_|\.) ]] ||
+      grep -Eq '^lib(fabric|ibverbs|psm|psm_infinipath|psm2|ucp|ucs|oshmem|nl-3)\.so' \
+        <(needs "$plugin") ||
+      cp "$plugin" "$new/lib/openmpi/"
+  done
+  cp "$(where pkgdatadir)"/help-*.txt "$new/share/openmpi/"
+}
+[[ ! $with_mpi ]] || take_open_mpi
 
 # ---- libraries -------------------------------------------------------------------------------
 glibc='ld-linux.*|lib(c|m|pthread|dl|rt|resolv|util|anl|nss_.*|BrokenLocale|mvec|thread_db)'
@@ -76,6 +82,16 @@ take() {
 }
 for file in "$new"/bin/* "$new"/lib/openmpi/*; do take "$file"; done
 for file in "$new"/lib/pmix/*; do take "$file"; done
+# glibc, for older machines: its parts fit only each other.
+glibc_of=$(ldd "$new/bin/lockstep" | awk '$1 == "libc.so.6" { print $3 }')
+mkdir "$new/lib/glibc"
+for name in ld-linux-{x86-64,aarch64} \
+  lib{c,m,mvec,pthread,dl,rt,resolv,util,anl,nss_files,nss_dns}; do
+  for file in "${glibc_of%/*}/$name".so.*; do cp -L "$file" "$new/lib/glibc/"; done
+done
+loader=$(basename "$new"/lib/glibc/ld-linux*)
+needed=$(grep -aohE 'GLIBC_2\.[0-9]+' -r "$new"/bin "$new"/lib/*.so* "$new"/lib/{openmpi,pmix} |
+  sort -uV | tail -n 1)
 chmod -R u+w "$new"
 find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
 # Half of the tests' file is the program again: gpu-check unpacks it when it runs. oneDNN is more
@@ -87,13 +103,17 @@ gzip -9n "$new/lib/$packed"
 
 # ---- how they are started --------------------------------------------------------------------
 sum=$(sha256sum "$new/lib/$packed.gz")
-sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/; s/@unpacked_sum@/${unpacked_sum:0:64}/" >"$new/env.sh" <<'END'
+sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/; s/@unpacked_sum@/${unpacked_sum:0:64}/
+  s/@loader@/$loader/; s/@glibc@/${needed#GLIBC_2.}/" >"$new/env.sh" <<'END'
 # Sourced by the scripts in this folder: its programs and libraries are used before the machine's.
+# Sets $bundle, its folder, $libraries, where the programs find theirs, and $loader, which must
+# start them where glibc is older than they need.
 case $0 in */*) bundle=${0%/*} ;; *) bundle=$(command -v "$0") bundle=${bundle%/*} ;; esac
 bundle=$(cd "$bundle" && pwd -P)
 
 # CUDA's libraries come from the machine: from the loader's default folders, a toolkit or Python's
 # wheels.
+libraries=${LD_LIBRARY_PATH-}
 : "${LOCKSTEP_WHEELS=$(python3 -c 'import nvidia
 print(*(path + "/*/lib" for path in nvidia.__path__))' 2>/dev/null)}"
 export LOCKSTEP_WHEELS
@@ -103,9 +123,9 @@ for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/c
   # cuDNN opens libnvrtc for the engines that it compiles itself; without it they are missing.
   for library in "$path"/libcudnn.so.9 "$path"/libnccl.so.2 "$path"/libnvrtc.so.*; do
     [ -e "$library" ] || continue
-    case :${LD_LIBRARY_PATH-}: in
+    case :$libraries: in
       *:"$path":*) ;;
-      *) LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$path ;;
+      *) libraries=${libraries:+$libraries:}$path ;;
     esac
   done
 done
@@ -142,9 +162,11 @@ done
     "${TMPDIR:-/tmp}: is there room, and may one be written to?" >&2
   exit 1
 }
-[ "$place" = "$bundle/lib" ] || LD_LIBRARY_PATH=$place${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-
-export LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+[ "$place" = "$bundle/lib" ] || libraries=$place${libraries:+:$libraries}
+libraries=$bundle/lib${libraries:+:$libraries} loader=
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null) glibc=${glibc#glibc 2.}
+case $glibc in '' | *[!0-9]*) glibc=0 ;; esac
+[ "$glibc" -ge @glibc@ ] || loader=$bundle/lib/glibc/@loader@
 
 export OPAL_PREFIX="$bundle" OPAL_BINDIR="$bundle/bin" OPAL_LIBDIR="$bundle/lib"
 export OPAL_PKGLIBDIR="$bundle/lib/openmpi" OPAL_PKGDATADIR="$bundle/share/openmpi"
@@ -156,7 +178,12 @@ for program in "$new"/bin/*; do
   cat >"$new/${program##*/}" <<'END'
 #!/bin/sh
 . "${0%/*}/env.sh"
-exec "$bundle/bin/${0##*/}" "$@"
+program=$bundle/bin/${0##*/}
+# The machine's own programs, which these may start, keep their glibc.
+[ -z "$loader" ] || exec "$loader" --library-path "$bundle/lib/glibc:$libraries" \
+  --argv0 "$bundle/${0##*/}" "$program" "$@"
+export LD_LIBRARY_PATH="$libraries"
+exec "$program" "$@"
 END
   chmod +x "$new/${program##*/}"
 done

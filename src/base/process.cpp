@@ -110,6 +110,12 @@ std::string host_name() {
   return name.data();
 }
 
+std::filesystem::path own_program() {
+  std::error_code none;
+  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe", none);
+  return file.filename().string().starts_with("ld-linux") ? program_invocation_name : file;
+}
+
 std::uint64_t start_of_process(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/process.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 
@@ -17,11 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the recipes of this program may be: of an installed one, and of a build folder.
+/// Where the recipes of this program may be: of an installed one, of a build folder, and of a
+/// bundle.
 std::vector<fs::path> recipe_folders() {
-  std::error_code none;
-  const fs::path above = fs::read_symlink("/proc/self/exe", none).parent_path().parent_path();
-  return {above / "share/lockstep/recipes", above / "jobs/recipes"};
+  const fs::path beside = own_program().parent_path(), above = beside.parent_path();
+  return {above / "share/lockstep/recipes", above / "jobs/recipes",
+          beside / "share/lockstep/recipes"};
 }
 
 std::vector<std::string> recipe_names(const std::vector<fs::path>& folders) {

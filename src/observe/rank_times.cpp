@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/statistics.hpp"

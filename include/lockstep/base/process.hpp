@@ -14,6 +14,10 @@ namespace lockstep {
 /// This machine's name, never $HOSTNAME.
 std::string host_name();
 
+/// What starts this program again: its file, or what argv[0] names where a bundle's own loader
+/// runs it, which is then this process's file.
+std::filesystem::path own_program();
+
 /// When a process began, in the kernel's ticks; 0: not known. A number is given to a new process
 /// after a while. One that has ended, and whose parent has not asked for its status, never began.
 std::uint64_t start_of_process(pid_t process);

@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <string>
 #include <type_traits>
 
@@ -13,6 +12,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/process.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
@@ -174,7 +174,7 @@ int run_steps(const std::string& folder, study::StudyRun spec, const std::string
   require(rank_by_environment().world <= 1,
           "scaling run starts ranks itself: start it once, without srun or mpirun");
   spec.launcher = launcher_of(launcher);
-  spec.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  spec.program = own_program().string();
   const study::StudyOutcome report = study::run_study(folder, spec);
   log::info(fmt::format("{} done, {} done before, {} failed, {} still missing",
                         counted(report.done, "run"), report.earlier, report.failed.size(),

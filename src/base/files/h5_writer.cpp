@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/room.hpp"

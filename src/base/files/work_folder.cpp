@@ -12,6 +12,7 @@
 #include <chrono>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"

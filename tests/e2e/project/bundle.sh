@@ -23,8 +23,8 @@ verdict $? 'a bundle is at most 60,000,000 bytes'
 mkdir -p root/{dev,proc,tmp,work,bin,etc,lib64,lib/x86_64-linux-gnu}
 mv packed root/bundle
 cp -L /bin/sh root/bin/
-# The commands that unpack the one packed library, and their own libraries.
-for command in gzip mkdir mktemp mv chmod rm id ls sha256sum; do
+# The commands that unpack the one packed library and ask for glibc's version, and their libraries.
+for command in gzip mkdir mktemp mv chmod rm id ls sha256sum getconf; do
   cp -L "$(command -v $command)" root/bin/
   while read -r library; do cp -Ln "$library" root/lib/x86_64-linux-gnu/; done \
     < <(ldd "$(command -v $command)" | awk '$2 == "=>" { print $3 }')

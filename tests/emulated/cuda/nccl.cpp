@@ -8,6 +8,7 @@
 #include <list>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 #include "tests/emulated/cuda/gpu.hpp"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tests/emulated/cuda/gpu.hpp"
 #include "tests/emulated/cuda/nccl_cliques.hpp"

@@ -1,6 +1,8 @@
 #include <webp/encode.h>
 #include <webp/types.h>
 
+#include <utility>
+
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/image/image.hpp"
 #include "tests/unit/data/image_fixture.hpp"
