@@ -157,12 +157,39 @@ def judge_spack(text):
     judge(environment, SPACK, "")
     if wrong:
         return
+    same_as_setup({spec.split()[0] for spec in environment["spack"]["specs"]}, str)
+
+
+def same_as_setup(named, name_of):
+    """These are the packages of jobs/setup.sh's table for a build, whose names there name_of translates."""
     rows = re.findall(r"^\S+ *\| (\w+) *\|[^|\n]*\| *(\S+)$", (repo / "jobs/setup.sh").read_text(), re.M)
-    wanted = {name for purpose, name in rows if purpose in ("build", "mpi")}
+    wanted = {name_of(name) for purpose, name in rows if purpose in ("build", "mpi")} - {""}
     check(len(wanted) > 5, "jobs/setup.sh: cannot parse its table")
-    named = {spec.split()[0] for spec in environment["spack"]["specs"]}
     check(not wanted - named, f"lacks what jobs/setup.sh wants: {', '.join(sorted(wanted - named))}")
     check(not named - wanted, f"has what jobs/setup.sh does not want: {', '.join(sorted(named - wanted))}")
+
+
+EASYBUILD = {"gmake": "make", "nlohmann-json": "nlohmann_json", "c-blosc": "blosc", "gcc": "", "openmpi": ""}
+
+
+def judge_easybuild(text):
+    """The toolchain has gcc and Open MPI. EasyBuild's own recipes are not here."""
+    recipe = {"SOURCE_TAR_GZ": "%(name)s-%(version)s.tar.gz"}
+    try:
+        exec(compile(text, path.name, "exec"), recipe)
+    except (SyntaxError, NameError) as why:
+        return check(False, str(why))
+    for key in ("easyblock", "name", "version", "homepage", "description", "toolchain", "moduleclass"):
+        check(key in recipe, f"lacks {key}")
+    version = re.search(r'program_version = "lockstep ([^"]+)"', (repo / "src/app/main.cpp").read_text())
+    check(version and recipe.get("version") == version[1], f"version: is {recipe.get('version')}, not the program's")
+    packages = recipe.get("dependencies", []) + recipe.get("builddependencies", [])
+    for name, exact in packages:
+        known = list((repo / "jobs/easybuild").glob(f"{name}-*.eb"))
+        check(not known or any(one.name.startswith(f"{name}-{exact}-") for one in known),
+              f"{name} {exact}: there is {', '.join(one.name for one in known)}")
+    spack = lambda name: re.split("[@:~]", name)[0]  # noqa: E731
+    same_as_setup({name.lower() for name, _ in packages}, lambda name: EASYBUILD.get(spack(name), spack(name)))
 
 
 def judge_apptainer(text):
@@ -207,7 +234,7 @@ def judge_containerfile(text):
 
 
 judges = {"mpijob.yaml": judge_mpijob, "spack.yaml": judge_spack, "lockstep.def": judge_apptainer, "Containerfile": judge_containerfile}
-judges[path.name](path.read_text())
+judges.get(path.name, judge_easybuild if path.suffix == ".eb" else None)(path.read_text())
 for what in wrong:
     print(f"{path.name}: {what.lstrip('.')}")
 sys.exit(1 if wrong else 0)

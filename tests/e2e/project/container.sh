@@ -1,7 +1,7 @@
 #!/bin/bash
-# The recipes in jobs/ for containers, Kubernetes and Spack. Their engines do not run here: the
-# recipes are parsed and compared with a schema, with jobs/setup.sh and with lockstep's command
-# line. Each check is also shown to find an error.
+# The recipes in jobs/ for containers, Kubernetes, Spack and EasyBuild. Their engines do not run
+# here: the recipes are parsed and compared with a schema, with jobs/setup.sh and with lockstep's
+# command line. Each check is also shown to find an error.
 # ci
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
@@ -10,7 +10,8 @@ recipes() { run python3 "$repo/tests/support/recipes.py" "$@"; }
 python3 -c 'import yaml' 2>/dev/null ||
   { echo 'SKIP recipes: python3-yaml is not installed'; exit 0; }
 
-for recipe in mpijob.yaml spack.yaml lockstep.def Containerfile; do
+easybuild=easybuild/lockstep-0.1-gompi-2024a.eb
+for recipe in mpijob.yaml spack.yaml lockstep.def Containerfile $easybuild; do
   recipes "$repo" "$repo/jobs/$recipe"
   verdict $status "jobs/$recipe keeps its schema and fits the rest"
 done
@@ -40,6 +41,13 @@ refuses spack.yaml 'onednn' '/onednn/d' &&
   refuses spack.yaml 'fmt2' 's/fmt@9:/fmt2@9:/' &&
   refuses spack.yaml 'spack.view' 's/view: true/view: [1]/'
 verdict $? 'a Spack environment that lacks a package of jobs/setup.sh, or has another, is an error'
+mkdir easybuild
+refuses $easybuild unmatched 's/^dependencies = .$/dependencies = )/' &&
+  refuses $easybuild 'lacks what jobs/setup.sh wants: fmt' "/'fmt'/d" &&
+  refuses $easybuild 'does not want: fmtt' "s/'fmt'/'fmtt'/" &&
+  refuses $easybuild 'oneDNN 3.9: there is' "s/'oneDNN', '3.7.2'/'oneDNN', '3.9'/" &&
+  refuses $easybuild "is 0.2, not the program's" "s/^version = '0.1'/version = '0.2'/"
+verdict $? "so is an EasyBuild recipe that does, or that has another version than the program"
 refuses lockstep.def '%pots' 's/%post/%pots/' &&
   refuses lockstep.def 'Bootstrap' 's/Bootstrap: docker/Bootstrap: dokker/' &&
   refuses lockstep.def 'BASIS has no default' 's/{{ BASE }}/{{ BASIS }}/' &&

@@ -44,11 +44,11 @@ struct Run {
   WhatIf supposed() const { return suppose(folder.path, read_newest_start(folder.path)); }
 };
 
-const Supposition& find(const WhatIf& what_if, const std::string& what) {
+const Supposition& find(const WhatIf& what_if, std::string_view what) {
   INFO(heading_of(what_if));
   for (const Supposition& one : what_if.all)
     if (one.what == what) return one;
-  FAIL("nothing is supposed about " + what);
+  FAIL("nothing is supposed about " << what);
   throw 0;
 }
 
