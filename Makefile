@@ -117,7 +117,8 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-vi
             -Wformat=2 -Wundef -Wmissing-declarations $(FALSE_ALARMS) $(WERROR)
 # g++ 12 at -O3 sees overflows in fmt and std::string that are not there (GCC bugs 105329, 106757);
 # -Wno-psabi: vectors are passed only inside one object file, so the ABI does not matter.
-FALSE_ALARMS := -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-psabi
+FALSE_ALARMS := -Wno-unknown-warning-option -Wno-stringop-overflow -Wno-stringop-overread \
+                -Wno-restrict -Wno-psabi
 # The two -fno flags change no computed value: nothing here reads errno or traps on arithmetic.
 # Never -march=native: the program chooses its kernels' instruction set when it starts.
 # -O3 for loops over numbers and -O1 elsewhere halves the time to build.

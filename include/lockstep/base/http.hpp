@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/owned.hpp"
 
 namespace lockstep {
 
@@ -147,6 +148,12 @@ std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpServer::A
 /// `service` must outlive the server. A request without a response when the server ends gets 503. A
 /// Unix socket is for its owner alone, and is removed when the server ends.
 std::unique_ptr<HttpServer> make_http_server(const HttpSpec& spec, HttpService& service);
+
+/// A TCP socket that listens at an address in numbers, IPv4 or IPv6, and waits for nothing; port 0:
+/// any free one. Throws InputError naming the address, with the system's reason.
+Descriptor listen_at(const std::string& host, std::uint16_t port);
+/// The port of a TCP socket of this side.
+std::uint16_t port_of(const Descriptor& socket);
 
 /// For a server's thread: what comes for it no longer interrupts a thread that computes: it waits
 /// for a free processor, or a short while. Else each response that is ready interrupts the thread

@@ -162,7 +162,7 @@ void prepare_lines(png_structp png, png_infop info, LowBytes& low_bytes) {
 }
 
 /// Throws InputError where a chunk is longer than the rest of the file: libpng would make room for
-/// what it claims first.
+/// what it claims first. Or where the last chunk is damaged, which not every libpng tells.
 void require_whole_chunks(std::string_view bytes, const std::string& name) {
   constexpr std::size_t signature = 8, around = 12;  // length, name, checksum
   for (std::size_t at = signature; at < bytes.size();) {
@@ -171,7 +171,11 @@ void require_whole_chunks(std::string_view bytes, const std::string& name) {
       length = length << 8 | static_cast<unsigned char>(byte);
     require(bytes.size() - at >= around && length <= bytes.size() - at - around,
             fmt::format("{}: broken PNG: premature end of file", name));
-    if (bytes.substr(at + 4, 4) == "IEND") return;
+    if (bytes.substr(at + 4, 4) == "IEND") {
+      const bool whole = length == 0 && bytes.substr(at + 8, 4) == "\xAE\x42\x60\x82";
+      require(whole, fmt::format("{}: broken PNG: IEND: CRC error", name));
+      return;
+    }
     at += around + length;
   }
 }

@@ -1,6 +1,5 @@
 #include "ports/grpc/call.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,36 +18,13 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/http.hpp"
 
 namespace lockstep::grpc {
 namespace {
 
 constexpr int look_ms = 100;  // for the end, and for connections when there was no descriptor
 constexpr unsigned unused_ms = 1000;  // the silence of a connection that does nothing
-
-sockaddr_storage address_of(const std::string& host, std::uint16_t port, socklen_t& size) {
-  sockaddr_storage address = {};
-  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
-  if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(port);
-    size = sizeof v4;
-    return address;
-  }
-  require(::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1,
-          fmt::format("'{}' is not an address in numbers", host));
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(port);
-  size = sizeof v6;
-  return address;
-}
-
-std::uint16_t port_of(const sockaddr_storage& address) {
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-}
 
 /// For how long nothing has come or gone; 0 where the system does not say.
 unsigned silence_ms(int socket) {
@@ -67,27 +43,14 @@ void set(int socket, int level, int name) {
 
 Door::Door(const std::string& host, std::uint16_t port, std::size_t most_connections,
            unsigned silence_s)
-    : most_(most_connections), silence_s_(silence_s), events_(::epoll_create1(EPOLL_CLOEXEC)) {
-  socklen_t size = 0;
-  const sockaddr_storage address = address_of(host, port, size);
-  listening_ =
-      Descriptor(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  set(listening_.get(), SOL_SOCKET, SO_REUSEADDR);
-  if (address.ss_family == AF_INET6) set(listening_.get(), IPPROTO_IPV6, IPV6_V6ONLY);
-  const bool listens =
-      events_ && ::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-      ::listen(listening_.get(), SOMAXCONN) == 0;
-  require(listens, fmt::format("{}:{}: nothing can listen there: {}",
-                               host.find(':') == host.npos ? host : "[" + host + "]", port,
-                               std::strerror(errno)));
+    : most_(most_connections),
+      silence_s_(silence_s),
+      listening_(listen_at(host, port)),
+      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  require(bool{events_}, "epoll: " + std::string(std::strerror(errno)));
 }
 
-std::uint16_t Door::port() const {
-  sockaddr_storage address = {};
-  socklen_t size = sizeof address;
-  ::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  return port_of(address);
-}
+std::uint16_t Door::port() const { return port_of(listening_); }
 
 void Door::open(std::unique_ptr<Acceptor> acceptor) {
   acceptor_ = std::move(acceptor);
@@ -171,7 +134,8 @@ void Door::take_all() {
       ::close(client);
       continue;
     }
-    taken_.emplace(second, port_of(address));
+    // Both families have their port there.
+    taken_.emplace(second, ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port));
     Acceptor::NewConnectionParameters given;
     given.listener_fd = listening_.get();
     given.fd = client;

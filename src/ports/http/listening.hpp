@@ -24,8 +24,8 @@ class LocalSocket {
   ~LocalSocket();
   LocalSocket(const LocalSocket&) = delete;
   LocalSocket& operator=(const LocalSocket&) = delete;
-  /// Gives the descriptor away, which then is the caller's to close.
-  int release() { return listening_.release(); }
+  /// Gives the descriptor away.
+  Descriptor take() { return std::move(listening_); }
 
  private:
   std::string path_;

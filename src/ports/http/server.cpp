@@ -1,11 +1,7 @@
-#include <arpa/inet.h>
 #include <microhttpd.h>
-#include <netinet/in.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -31,29 +27,6 @@ namespace {
 constexpr std::size_t connection_bytes = 32 * 1024;  // for a request's first line and headers
 
 using Daemon = Owned<MHD_Daemon*, MHD_stop_daemon>;
-
-struct Address {
-  sockaddr_storage bytes = {};
-  bool v6 = false;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&bytes); }
-};
-
-Address address_of(const HttpSpec& spec) {
-  Address address;
-  auto& v4 = reinterpret_cast<sockaddr_in&>(address.bytes);
-  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.bytes);
-  if (::inet_pton(AF_INET, spec.host.c_str(), &v4.sin_addr) == 1) {
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(spec.port);
-    return address;
-  }
-  require(::inet_pton(AF_INET6, spec.host.c_str(), &v6.sin6_addr) == 1,
-          fmt::format("'{}' is not an address in numbers", spec.host));
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(spec.port);
-  address.v6 = true;
-  return address;
-}
 
 /// A request that is still coming, and then its answer.
 struct Incoming {
@@ -95,17 +68,15 @@ class MicroHttpServer final : public HttpServer {
                    .body_s = spec.body_s},
                   [this] { return client_waits(); }) {
     if (!spec.socket.empty()) local_.emplace(spec.socket);
-    const Address address = local_ ? Address{} : address_of(spec);
-    const int listening = local_ ? local_->release() : -1;
-    std::vector<MHD_OptionItem> options = {
-        local_ ? MHD_OptionItem{MHD_OPTION_LISTEN_SOCKET, listening, nullptr}
-               : MHD_OptionItem{MHD_OPTION_SOCK_ADDR, 0, const_cast<sockaddr*>(address.get())}};
+    Descriptor listens = local_ ? local_->take() : listen_at(spec.host, spec.port);
+    port_ = local_ ? 0 : port_of(listens);
+    listening_ = listens.release();  // the library's to close
+    std::vector<MHD_OptionItem> options = {{MHD_OPTION_LISTEN_SOCKET, listening_, nullptr}};
     if (spec_.tls) http::add_tls(*spec_.tls, options);
     options.push_back({MHD_OPTION_END, 0, nullptr});
-    errno = 0;
     daemon_ = Daemon(MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            (address.v6 ? MHD_USE_IPv6 : MHD_NO_FLAG) | (spec.tls ? MHD_USE_TLS : MHD_NO_FLAG),
+            (spec.tls ? MHD_USE_TLS : MHD_NO_FLAG),
         0, nullptr, nullptr, &MicroHttpServer::access, this, MHD_OPTION_ARRAY, options.data(),
         MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(spec.most_connections),
         MHD_OPTION_CONNECTION_TIMEOUT, spec.silence_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -113,10 +84,8 @@ class MicroHttpServer final : public HttpServer {
         &http::decode_path, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &MicroHttpServer::completed, this,
         MHD_OPTION_NOTIFY_CONNECTION, &MicroHttpServer::connected, this, MHD_OPTION_END));
     require(bool{daemon_},
-            fmt::format("{}: nothing can listen there: {}",
-                        local_ ? spec.socket : fmt::format("{}:{}", spec.host, spec.port),
-                        errno != 0 ? std::strerror(errno) : "the library refuses"));
-    listening_ = MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_LISTEN_FD)->listen_fd;
+            fmt::format("{}: no server can start there: the library refuses",
+                        local_ ? spec.socket : fmt::format("{}:{}", spec.host, spec.port)));
   }
 
   MicroHttpServer(const HttpSpec& spec, std::unique_ptr<HttpService> service)
@@ -136,10 +105,7 @@ class MicroHttpServer final : public HttpServer {
     daemon_.reset();
   }
 
-  std::uint16_t port() const override {
-    if (local_) return 0;
-    return MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_BIND_PORT)->port;
-  }
+  std::uint16_t port() const override { return port_; }
   std::size_t open_requests() const override { return open_; }
 
   void end_gone() override {
@@ -324,7 +290,8 @@ class MicroHttpServer final : public HttpServer {
   HttpService& service_;
   std::optional<http::LocalSocket> local_;
   std::atomic<std::size_t> open_{0}, connections_{0};
-  std::atomic<int> listening_{-1};  // its descriptor, once the library has it
+  std::uint16_t port_ = 0;
+  int listening_ = -1;  // its descriptor
   std::mutex mutex_;
   bool ends_ = false;
   bool considerate_ = false;                        // of the server's thread: let_others_finish()

@@ -98,7 +98,7 @@ std::vector<Names> ask_scontrol(const std::string& word, const Names& lists) {
     while (text.starts_with(prompt)) text.erase(0, prompt.size());
     if (text == end)
       answers.emplace_back();
-    else if (!text.empty() && !text.starts_with("show "))
+    else if (!text.empty() && !text.starts_with("show ") && !text.starts_with("<"))  // its echo
       answers.back().push_back(text);
   }
   pclose(pipe);
