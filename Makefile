@@ -134,6 +134,7 @@ FALSE_ALARMS += -Wno-maybe-uninitialized
 WERROR   := # sanitizers make the compiler's flow warnings guess
 endif
 THIRD_PARTY = $(patsubst -I%,-isystem %,$(filter -I% -D%,$(MPI_CFLAGS)) $(PKG_CFLAGS)) \
+              $(patsubst %,-isystem %,$(subst :, ,$(CPATH))) \
               -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
 CXXFLAGS   ?=
 COMPILE     = $(CXX) -std=c++20 $(OPTIMIZE) -fopenmp -pthread $(WARNINGS) $(HOUSE) \

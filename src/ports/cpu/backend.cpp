@@ -39,6 +39,11 @@ const char* library_instruction_set() {
   }
 }
 
+std::string library_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 class CpuDevice final : public device::Device {
  public:
   std::string name() const override { return "cpu"; }
@@ -51,13 +56,17 @@ class CpuDevice final : public device::Device {
 class CpuBackend final : public backend::Backend {
  public:
   explicit CpuBackend(const backend::CpuBackendSpec& spec)
-      : team_(spec.thread_cpus), chunk_bytes_(spec.chunk_bytes) {}
+      : team_(spec.thread_cpus), chunk_bytes_(spec.chunk_bytes) {
+    require(dnnl_version()->cpu_runtime != DNNL_RUNTIME_SYCL,
+            fmt::format("oneDNN {} was built for SYCL: its calls return before their results are "
+                        "there; lockstep needs one that was built for OpenMP",
+                        library_version()));
+  }
   std::string name() const override { return "cpu"; }
   std::string description() const override {
-    const dnnl_version_t* version = dnnl_version();
-    return fmt::format("cpu: oneDNN {}.{}.{} ({}), {}, {} thread{}{}", version->major,
-                       version->minor, version->patch, library_instruction_set(), instruction_set(),
-                       team_.lanes(), team_.lanes() == 1 ? "" : "s",
+    return fmt::format("cpu: oneDNN {} ({}), {}, {} thread{}{}", library_version(),
+                       library_instruction_set(), instruction_set(), team_.lanes(),
+                       team_.lanes() == 1 ? "" : "s",
                        winograd_.empty() ? "" : std::string(backend::winograd_mark) + winograd_);
   }
   device::Device& device() override { return device_; }

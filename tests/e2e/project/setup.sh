@@ -68,7 +68,9 @@ verdict $? 'a clang that lacks the run-time library of its fuzzer gets it'
 
 # A machine with libraries of these versions.
 paper pkg-config 'case $1 in --modversion) grep "^$2 " "$WORK/versions" | cut -d" " -f2 ;; esac'
-paper compiler 'case $* in *-dump*) echo 12.2.0 ;; *-P*) cat "$WORK/onednn" ;; esac'
+paper compiler 'case $* in *-dump*) echo 12.2.0 ;;
+  *-P*) case $(cat) in *RUNTIME) cat "$WORK/runtime" ;; *) cat "$WORK/onednn" ;; esac ;; esac'
+echo 2u >runtime
 export CXX=compiler
 printf '%s\n' 'hdf5 1.8.21' 'hwloc 2.9.0' 'fmt 12.2.0' >versions
 echo 2.5 >onednn
@@ -86,6 +88,12 @@ first=$status
 setup file --versions
 ((first == 0 && status == 0)) && says '^libdnnl-dev=3.7$' && says '^libhdf5-dev=1.14.5$'
 verdict $? 'newer libraries are taken, and the Makefile is told which'
+
+echo 512u >runtime
+setup file --check build
+((status == 1)) && says 'onednn@2.6: \(this one is for SYCL, and one for OpenMP is wanted\)$'
+verdict $? 'a oneDNN for SYCL, whose calls return before their results are there, is not taken'
+echo 2u >runtime
 
 MPICXX=mpicxx.none setup file --check build
 ((status == 1)) && says 'MPICXX=mpicxx.none: there is no such command'
