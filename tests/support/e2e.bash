@@ -30,6 +30,19 @@ verdict() {
 
 # ranks N COMMAND...: starts ranks as users do; more ranks than cores are normal here.
 ranks() { mpirun --oversubscribe --bind-to none -np "$@"; }
+# unlike_ranks COMMAND... : COMMAND...: a rank for each command. Open MPI 5.0.7 crashes when mpirun
+# itself is told so.
+unlike_ranks() {
+  local rank=0 word
+  {
+    printf 'case $OMPI_COMM_WORLD_RANK in\n 0) exec'
+    for word; do
+      if [[ $word == : ]]; then printf ' ;;\n %d) exec' $((++rank)); else printf ' %q' "$word"; fi
+    done
+    printf ' ;;\nesac\n'
+  } >unlike_ranks.sh
+  ranks $((rank + 1)) bash unlike_ranks.sh
+}
 
 # may_trace: whether strace is here and may trace, which on_disk needs.
 may_trace() { command -v strace >/dev/null && strace -f -o /dev/null true 2>/dev/null; }

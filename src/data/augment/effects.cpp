@@ -58,27 +58,27 @@ ImageChange operation(ImageChange::Kind kind, std::size_t magnitude, bool negati
     return sign * std::trunc(share * 150 / 331 * static_cast<double>(side));
   };
   switch (kind) {
-    case ImageChange::shear_x:
-    case ImageChange::shear_y:
+    case ImageChange::Kind::shear_x:
+    case ImageChange::Kind::shear_y:
       return {kind, sign * 0.3 * share};
-    case ImageChange::translate_x:
+    case ImageChange::Kind::translate_x:
       return {kind, pixels(width)};
-    case ImageChange::translate_y:
+    case ImageChange::Kind::translate_y:
       return {kind, pixels(height)};
-    case ImageChange::rotate:
+    case ImageChange::Kind::rotate:
       return {kind, sign * 30 * share};
-    case ImageChange::brightness:
-    case ImageChange::colour:
-    case ImageChange::contrast:
-    case ImageChange::sharpness:
+    case ImageChange::Kind::brightness:
+    case ImageChange::Kind::colour:
+    case ImageChange::Kind::contrast:
+    case ImageChange::Kind::sharpness:
       return {kind, sign * 0.9 * share};
-    case ImageChange::posterise:
+    case ImageChange::Kind::posterise:
       return {kind, 8 - std::nearbyint(share * 4)};
-    case ImageChange::solarise:
+    case ImageChange::Kind::solarise:
       return {kind, 255 * (1 - share)};
-    case ImageChange::identity:
-    case ImageChange::autocontrast:
-    case ImageChange::equalise:
+    case ImageChange::Kind::identity:
+    case ImageChange::Kind::autocontrast:
+    case ImageChange::Kind::equalise:
       break;
   }
   return {kind, 0};
@@ -117,33 +117,33 @@ void Painter::carry_out(const ImageChange& operation, const Canvas& image) {
   const double magnitude = operation.magnitude;
   const int whole = static_cast<int>(magnitude);
   switch (operation.kind) {
-    case ImageChange::identity:
+    case ImageChange::Kind::identity:
       return;
-    case ImageChange::shear_x:
+    case ImageChange::Kind::shear_x:
       return warp(image, shear_x(magnitude), scratch_);
-    case ImageChange::shear_y:
+    case ImageChange::Kind::shear_y:
       return warp(image, shear_y(magnitude), scratch_);
-    case ImageChange::translate_x:
+    case ImageChange::Kind::translate_x:
       return warp(image, translation(whole, 0), scratch_);
-    case ImageChange::translate_y:
+    case ImageChange::Kind::translate_y:
       return warp(image, translation(0, whole), scratch_);
-    case ImageChange::rotate:
+    case ImageChange::Kind::rotate:
       return warp(image, rotation(magnitude, image.height, image.width), scratch_);
-    case ImageChange::brightness:
+    case ImageChange::Kind::brightness:
       return adjust_brightness(image, 1 + magnitude);
-    case ImageChange::colour:
+    case ImageChange::Kind::colour:
       return adjust_saturation(image, 1 + magnitude);
-    case ImageChange::contrast:
+    case ImageChange::Kind::contrast:
       return adjust_contrast(image, 1 + magnitude);
-    case ImageChange::sharpness:
+    case ImageChange::Kind::sharpness:
       return adjust_sharpness(image, 1 + magnitude, scratch_);
-    case ImageChange::posterise:
+    case ImageChange::Kind::posterise:
       return posterise(image, whole);
-    case ImageChange::solarise:
+    case ImageChange::Kind::solarise:
       return solarise(image, magnitude);
-    case ImageChange::autocontrast:
+    case ImageChange::Kind::autocontrast:
       return stretch_contrast(image);
-    case ImageChange::equalise:
+    case ImageChange::Kind::equalise:
       return equalise(image);
   }
 }

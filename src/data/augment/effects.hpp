@@ -25,7 +25,7 @@ Jitter jitter(const AugmentSpec& spec, std::uint64_t epoch, std::size_t row);
 
 /// One of RandAugment's operations.
 struct ImageChange {
-  enum Kind : std::uint8_t {
+  enum class Kind : std::uint8_t {
     identity,
     shear_x,
     shear_y,
@@ -42,7 +42,7 @@ struct ImageChange {
     equalise
   };
   static constexpr std::size_t kinds = 14;
-  Kind kind = identity;
+  Kind kind = Kind::identity;
   double magnitude = 0;  ///< signed; degrees, pixels, bits or a threshold, by kind
 };
 /// The operation at magnitude 0 to 30 for an image of this size.

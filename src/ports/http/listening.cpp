@@ -68,7 +68,7 @@ namespace lockstep {
 namespace {
 
 /// Keeps the first line that the library says.
-void keep_reason(void* reason, const char* form, va_list values) {
+[[gnu::format(printf, 2, 0)]] void keep_reason(void* reason, const char* form, va_list values) {
   auto& kept = *static_cast<std::string*>(reason);
   if (!kept.empty()) return;
   char line[500];

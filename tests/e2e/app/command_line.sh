@@ -196,7 +196,7 @@ refused 'two ranks with the same number are an error' \
   ranks 2 env OMPI_COMM_WORLD_RANK=0 "$LOCKSTEP" "${job[@]}"
 refused 'a contradiction on one rank ends the others' \
   'OMPI_COMM_WORLD_RANK=9 is not below OMPI_COMM_WORLD_SIZE=2' \
-  ranks 1 "$LOCKSTEP" "${job[@]}" : -np 1 env OMPI_COMM_WORLD_RANK=9 "$LOCKSTEP" "${job[@]}"
+  unlike_ranks "$LOCKSTEP" "${job[@]}" : env OMPI_COMM_WORLD_RANK=9 "$LOCKSTEP" "${job[@]}"
 refused 'an srun that did not connect its tasks to MPI is an error that gives the line to change' \
   'SLURM_STEP_NUM_TASKS says 2 but MPI has a world of 1: .*--mpi=pmix' \
   env SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 \

@@ -128,7 +128,7 @@ verdict $? 'a report does not overwrite the checkpoint'
 run "$LOCKSTEP" eval "$best" --data small/val --json /dev/stdout
 ((status == 0)) && says '"confusion"'
 verdict $? 'a report can be written to a device'
-cp -r small other && run ranks 1 "$LOCKSTEP" eval "$best" --data small/val : -np 1 \
+cp -r small other && run unlike_ranks "$LOCKSTEP" eval "$best" --data small/val : \
   "$LOCKSTEP" eval "$best" --data small/train
 ((status == 2)) && says '.--data: the ranks see different data: .* on rank 0, but .* on rank 1'
 verdict $? 'ranks that evaluate on different data are an error'

@@ -33,12 +33,12 @@ tape late-backward 1 1.5
 train() {
   local out=$PWD/$1 ranks=() rank
   for rank in "${@:2}"; do
-    ranks+=(${ranks:+:} -np 1 -wdir "$PWD/$rank" "$LOCKSTEP" train --data.train "$set" --threads 1
+    ranks+=(${ranks:+:} env -C "$PWD/$rank" "$LOCKSTEP" train --data.train "$set" --threads 1
       --data.workers 1 --backend clock --clock.profile tape.json --batch 20 --epochs 3
       --checkpoint.every-epochs 0 --out "$out")
   done
   rm -rf "$out"
-  mpirun --oversubscribe --bind-to none "${ranks[@]}" >"$1.log" 2>&1 &&
+  unlike_ranks "${ranks[@]}" >"$1.log" 2>&1 &&
     "$LOCKSTEP" doctor "$1" --json "$1.json" >"$1.said" 2>&1
 }
 

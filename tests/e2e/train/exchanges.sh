@@ -174,9 +174,10 @@ nodes() {
   local counts=($1) each=() count node=0
   shift
   for count in "${counts[@]}"; do
-    each+=(${each:+:} -np $count env SLURMD_NODENAME=node$((++node)) "$@")
+    ((++node))
+    while ((count-- > 0)); do each+=(${each:+:} env SLURMD_NODENAME=node$node "$@"); done
   done
-  mpirun --oversubscribe --bind-to none "${each[@]}" 2>&1
+  unlike_ranks "${each[@]}" 2>&1
 }
 unlike=("${train[@]/%16/20}" --sync.every 4 --sync.outer-momentum 0.9)
 run nodes '2 1' "${unlike[@]}" --out unlike

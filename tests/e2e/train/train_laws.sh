@@ -94,18 +94,18 @@ fi
 # Ranks that were started with different options.
 alone=("$LOCKSTEP" train --data.val small/val --threads 1 --out odd)
 alike=("${alone[@]}" --data.train small/train --batch 50)
-run ranks 1 "${alike[@]}" : -np 1 "${alike[@]}" --optim.lr 0.9
+run unlike_ranks "${alike[@]}" : "${alike[@]}" --optim.lr 0.9
 ((status == 2)) && says 'started with different options: optim.lr is 0.1 on rank 0, but 0.9 on rank 1' &&
   [[ ! -e odd ]]
 verdict $? 'ranks with different options are an error that names the key and both values'
 cp -r small/train elsewhere
-run ranks 1 "${alike[@]}" --epochs 1 --data.stage here : -np 1 "${alone[@]}" \
+run unlike_ranks "${alike[@]}" --epochs 1 --data.stage here : "${alone[@]}" \
   --data.train elsewhere --batch 50 --epochs 1 \
   --data.workers 2
 ((status == 0))
 verdict $? 'ranks may have their data in different places and read it differently'
 rm -rf odd
-run ranks 1 "${alike[@]}" : -np 1 "${alone[@]}" --data.train small/val --batch 50
+run unlike_ranks "${alike[@]}" : "${alone[@]}" --data.train small/val --batch 50
 ((status == 2)) && says 'data.train: the ranks see different data: 250 rows .* on rank 0, but 53 rows' &&
   [[ ! -e odd ]]
 verdict $? 'ranks with different data are an error that names the key and what each rank sees'

@@ -96,9 +96,10 @@ std::vector<Names> ask_scontrol(const std::string& word, const Names& lists) {
   while (std::fgets(line, sizeof line, pipe)) {
     std::string text = std::string(line, std::string_view(line).find('\n'));
     while (text.starts_with(prompt)) text.erase(0, prompt.size());
+    if (text.starts_with("\r<")) continue;  // the end of a long question, again
     if (text == end)
       answers.emplace_back();
-    else if (!text.empty() && !text.starts_with("show ") && !text.starts_with("<"))  // its echo
+    else if (!text.empty() && !text.starts_with("show "))
       answers.back().push_back(text);
   }
   pclose(pipe);

@@ -61,7 +61,8 @@ TEST_CASE("jitter's amounts are uniform over their ranges and every order occurs
 TEST_CASE("RandAugment draws all operations equally often, with torchvision's magnitudes",
           "[effects]") {
   AugmentSpec spec = with({.operations = 2, .magnitude = 9});
-  std::map<int, std::array<int, 2>> signs;
+  using O = ImageChange::Kind;
+  std::map<O, std::array<int, 2>> signs;
   for (std::size_t row = 0; row < drawn_rows; ++row) {
     const ImageChange drawn = rand_augment(spec, 1, row, row % 2, 224, 200);
     const ImageChange wanted = operation(drawn.kind, 9, drawn.magnitude < 0, 224, 200);
@@ -69,17 +70,14 @@ TEST_CASE("RandAugment draws all operations equally often, with torchvision's ma
     ++signs[drawn.kind][drawn.magnitude < 0];
   }
   REQUIRE(signs.size() == ImageChange::kinds);
-  const auto is_signed = [](int kind) {
-    return kind >= ImageChange::shear_x && kind <= ImageChange::sharpness;
-  };
+  const auto is_signed = [](O kind) { return kind >= O::shear_x && kind <= O::sharpness; };
   for (const auto& [kind, count] : signs) {
     CHECK(count[0] + count[1] == Approx(drawn_rows / 14.0).epsilon(0.15));
     if (is_signed(kind)) CHECK(count[1] == Approx(count[0]).epsilon(0.25));
     if (!is_signed(kind)) CHECK(count[1] == 0);
   }
   // torchvision's table: linspace(0, most, 31)[magnitude].
-  using O = ImageChange;
-  const auto of = [](O::Kind kind, std::size_t magnitude) {
+  const auto of = [](O kind, std::size_t magnitude) {
     return operation(kind, magnitude, false, 224, 200).magnitude;
   };
   CHECK(of(O::shear_x, 9) == Approx(0.09));
