@@ -84,6 +84,14 @@ std::string shards_as_text(const Json& set) {
   return text;
 }
 
+/// The score comes first, by its name.
+std::string say_best(const Json& best) {
+  const bool by_top1 = best.contains("top1");
+  return fmt::format("best validation {} {} in epoch {}",
+                     by_top1 ? "top-1" : best.items().begin().key(),
+                     by_top1 ? percent(best["top1"]) : best.front().dump(), best["epoch"].dump());
+}
+
 std::string checkpoint_as_text(const Json& checkpoint) {
   std::string text =
       fmt::format("checkpoint {}: valid, {}\nstep {}, {} done and {} of the next; ",
@@ -91,9 +99,7 @@ std::string checkpoint_as_text(const Json& checkpoint) {
                   checkpoint["step"].dump(), counted(checkpoint["epochs_done"], "epoch"),
                   counted(checkpoint["steps_in_epoch"], "step"));
   text += checkpoint["best"].is_null() ? std::string("not validated yet")
-                                       : fmt::format("best validation top-1 {} in epoch {}",
-                                                     percent(checkpoint["best"]["top1"]),
-                                                     checkpoint["best"]["epoch"].dump());
+                                       : say_best(checkpoint["best"]);
   const Json& input = checkpoint["input"];
   text += fmt::format("\nformat {}; network {} of {} nodes", checkpoint["format"].dump(),
                       checkpoint["network"].get<std::string>(), checkpoint["nodes"].dump());

@@ -208,6 +208,9 @@ std::string first_setting(const ExternalSpec& spec) {
   if (spec.layout != "auto") return "data.layout = " + spec.layout;
   if (spec.element != "auto") return "data.element = " + spec.element;
   if (spec.range != "auto") return "data.range = " + spec.range;
+  if (spec.task) return std::string("data.task = ") + choice_name(*spec.task);
+  if (spec.unknown != UnknownLabels::none)
+    return std::string("data.unknown = ") + choice_name(spec.unknown);
   return {};
 }
 
