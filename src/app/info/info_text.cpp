@@ -34,6 +34,13 @@ std::string given_keys(const std::string& toml) {
   }
 }
 
+/// "10 classes", "3 labels", "2 values".
+std::string counted_outputs(const Json& of) {
+  const std::string task = of["task"];
+  return counted(of["classes"].size(),
+                 task == "classes" ? "class" : task.substr(0, task.size() - 1));
+}
+
 std::string percent(const Json& share) {
   return share.is_null() ? "no number" : fmt::format("{:.2f} %", 100 * share.get<double>());
 }
@@ -77,7 +84,7 @@ std::string shards_as_text(const Json& set) {
   };
   text += fmt::format("mean {}, deviation {}\n", listed(set["mean"]), listed(set["stddev"]));
   text += reading_as_text(set["reading"]);
-  text += counted(set["classes"].size(), "class") + ":";
+  text += counted_outputs(set) + ":";
   for (const Json& one : set["classes"])
     text +=
         fmt::format("\n  {:>8}  {}", one["rows"].dump(), one_line(one["name"].get<std::string>()));
@@ -106,7 +113,7 @@ std::string checkpoint_as_text(const Json& checkpoint) {
   text +=
       fmt::format("\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {}\n",
                   checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
-                  input[1].dump(), input[2].dump(), counted(checkpoint["classes"].size(), "class"));
+                  input[1].dump(), input[2].dump(), counted_outputs(checkpoint));
   if (const std::string exchange = checkpoint["exchange"]; exchange != model::exact_exchange)
     text += fmt::format("exchange '{}': what stands for ranks that may differ\n", exchange);
   text +=

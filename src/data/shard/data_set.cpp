@@ -120,7 +120,6 @@ struct DataSet::Impl {
     if (spec.classes > 0) require_as_many(spec.classes, "data.classes =");
     if (spec.like != nullptr) {
       require_as_many(spec.like->classes.size(), "the training has");
-      info.classes = spec.like->classes;
       info.target_mean = spec.like->target_mean;
       info.target_stddev = spec.like->target_stddev;
     } else if (info.task == Task::values) {
@@ -128,6 +127,14 @@ struct DataSet::Impl {
       info.target_mean = std::move(moments.mean);
       info.target_stddev = std::move(moments.stddev);
     }
+    if (!info.classes.empty()) return;
+    const std::string& set = files.front().set_names[1];
+    if (spec.like != nullptr)
+      info.classes = spec.like->classes;
+    else if (outputs == 1)
+      info.classes = {set.substr(set.rfind('/') + 1)};
+    else
+      info.classes = numbered(outputs);
   }
 
   void name_classes(const ExternalSpec& spec) {

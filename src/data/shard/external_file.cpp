@@ -147,14 +147,10 @@ ExternalSpec with_task(ExternalSpec spec, const ShardFile* first) {
   return spec;
 }
 
-/// The names of labels and values that are not one for each say nothing about them.
-void name_outputs(ShardFile& opened, const ChosenSets& sets) {
-  const std::size_t outputs = opened.wanted.outputs();
-  if (opened.info.task == Task::classes || opened.info.classes.size() == outputs) return;
-  opened.info.classes.clear();
-  for (std::size_t k = 0; k < outputs; ++k) opened.info.classes.push_back(std::to_string(k));
-  if (outputs == 1)
-    opened.info.classes = {sets.labels.name.substr(sets.labels.name.rfind('/') + 1)};
+/// Names that are not one for each label or value say nothing about them.
+void keep_names_of_outputs(ShardFile& opened) {
+  if (opened.info.task == Task::classes) return;
+  if (opened.info.classes.size() != opened.wanted.outputs()) opened.info.classes.clear();
 }
 
 ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec, Images& images) {
@@ -188,7 +184,7 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   opened.sets = sets_text(sets, labels);
   opened.info.task = labels.wanted.task();
   opened.wanted = std::move(labels.wanted);
-  name_outputs(opened, sets);
+  keep_names_of_outputs(opened);
   opened.labels = std::move(labels.labels);
   opened.one_hot_classes = labels.classes;
   opened.label_texts = std::move(labels.texts);

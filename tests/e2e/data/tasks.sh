@@ -35,6 +35,7 @@ known[random.random(known.shape) < 0.2] = np.nan
 write("unknown.h5", images, labels=known)
 known[3] = [-1, 1, 0]
 write("minus.h5", images, labels=known)
+write("other.h5", images, labels=labels, classes=["red", "blue", "green"])
 hot = np.eye(3, dtype="u1")[random.integers(0, 3, rows)]
 write("hot.h5", images, labels=hot)
 hot[77] = [1, 1, 0]
@@ -187,6 +188,14 @@ one_hot() {
     train slip.h5 slip --epochs 1 --data.task labels
 }
 law 'a one-hot matrix is classes, and one slip in it is no other task' one_hot
+described() {
+  "$LOCKSTEP" info labels.h5 | tee said.log && grep -F '3 labels:' said.log &&
+    "$LOCKSTEP" info values/checkpoints/best.h5 | tee said.log &&
+    grep -F 'best validation RMSE' said.log && grep -F '2 values' said.log &&
+    "$LOCKSTEP" report labels -o page.html && grep -E 'mAP [01]' page.html &&
+    ! grep -i 'nan %' page.html
+}
+law 'info and report say the task, and scores by their names' described
 refuses() {
   local no="knows classes alone so far"
   refused "export $no" "$LOCKSTEP" export labels --to no.onnx &&
@@ -198,6 +207,7 @@ refuses() {
     refused 'eval.best = top-1 is no score of labels' train labels.h5 no --epochs 1 \
       --data.val labels.h5 --eval.best top-1 &&
     refused 'would have no effect' train labels.h5 no --epochs 1 --optim.huber-delta 1 &&
+    refused 'have different classes' train labels.h5 no --epochs 1 --data.val other.h5 &&
     refused 'a label is 0 or 1' "$LOCKSTEP" eval labels --data values.h5 --data.labels targets
 }
 law 'what cannot be done with labels yet is an error that says so' refuses
