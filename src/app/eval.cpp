@@ -24,6 +24,7 @@
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
+#include "lockstep/observe/report.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/evaluator.hpp"
@@ -100,12 +101,48 @@ infer::ModelWords words_of(const EvalOptions& options) {
   return words;
 }
 
+/// Numbers that mean nothing are null.
+Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
+
+Json outputs_as_json(const train::Evaluation& result, const data::DataSetInfo& rows) {
+  Json outputs = Json::array();
+  for (std::size_t k = 0; k < result.outputs.size(); ++k) {
+    const train::OutputFigures& of = result.outputs[k];
+    Json& one = outputs.emplace_back(Json{{"name", rows.classes.at(k)}, {"known", of.known}});
+    if (rows.task == data::Task::labels)
+      one.update({{"right", of.right},
+                  {"wrong", of.wrong},
+                  {"missed", of.missed},
+                  {"rightly_not", of.rightly_not},
+                  {"precision", of.precision},
+                  {"recall", of.recall},
+                  {"F1", of.f1},
+                  {"AP", number_or_null(of.ap)},
+                  {"AUC", number_or_null(of.auc)}});
+    else
+      one.update({{"RMSE", number_or_null(of.rmse)},
+                  {"MAE", number_or_null(of.mae)},
+                  {"R2", number_or_null(of.r2)},
+                  {"bias", number_or_null(of.bias)}});
+  }
+  return outputs;
+}
+
 Json to_json(const EvalOptions& options, const infer::ModelWords& words,
-             const train::Evaluation& result, const std::vector<std::string>& classes,
+             const train::Evaluation& result, const data::DataSetInfo& rows,
              const std::vector<infer::MemberFigures>& figures) {
+  const std::vector<std::string>& classes = rows.classes;
   Json members = Json::array();
   for (const infer::MemberFigures& one : figures)
     members.push_back({{"name", one.name}, {"rows", one.rows}, {"seconds", one.seconds}});
+  if (rows.task != data::Task::classes)
+    return {{"checkpoint", options.checkpoint},
+            {"data", options.data},
+            {"rows", result.rows},
+            {"loss", result.mean.loss},
+            {"scores", result.mean.scores},
+            {"members", std::move(members)},
+            {choice_name(rows.task), outputs_as_json(result, rows)}};
   Json per_class = Json::array(), confusion = Json::array();
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const double accuracy = result.accuracy_of(c);
@@ -136,8 +173,29 @@ std::string usual_mistake(const train::Evaluation& result, std::size_t label,
   return most == 0 ? "" : fmt::format("  {} taken for {}", counted(most, "time"), classes[worst]);
 }
 
-void print(const train::Evaluation& result, const std::vector<std::string>& classes,
-           double seconds) {
+void print_outputs(const train::Evaluation& result, const data::DataSetInfo& rows, double seconds) {
+  log::info(fmt::format("{}: loss {:.4f}, {}, {:.0f} images/s", counted(result.rows, "row"),
+                        result.mean.loss, observe::say_scores(result.mean.scores),
+                        static_cast<double>(result.rows) / seconds));
+  std::size_t width = 0;
+  for (const std::string& name : rows.classes) width = std::max(width, name.size());
+  for (std::size_t k = 0; k < result.outputs.size(); ++k) {
+    const train::OutputFigures& of = result.outputs[k];
+    const std::string figures =
+        rows.task == data::Task::labels
+            ? fmt::format(
+                  "{:>6} of {}: AP {:.4f}, AUC {:.4f}, precision {:.4f}, recall {:.4f}, "
+                  "F1 {:.4f}",
+                  of.right + of.missed, of.known, of.ap, of.auc, of.precision, of.recall, of.f1)
+            : fmt::format("{:>6} known: RMSE {:.6g}, MAE {:.6g}, R2 {:.4f}, bias {:.6g}", of.known,
+                          of.rmse, of.mae, of.r2, of.bias);
+    log::info(fmt::format("  {:<{}}  {}", rows.classes.at(k), width, figures));
+  }
+}
+
+void print(const train::Evaluation& result, const data::DataSetInfo& rows, double seconds) {
+  if (rows.task != data::Task::classes) return print_outputs(result, rows, seconds);
+  const std::vector<std::string>& classes = rows.classes;
   log::info(fmt::format("{}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {:.0f} images/s",
                         counted(result.rows, "row"), result.mean.loss, 100 * result.mean.top1,
                         100 * result.mean.top5, static_cast<double>(result.rows) / seconds));
@@ -241,7 +299,7 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
   };
   if (words.fits) fit_first_threshold(words, running, *launch.control, run);
   const train::Evaluation result = run({});
-  print(result, rows.info().classes, now_s() - began_s);
+  print(result, rows.info(), now_s() - began_s);
   const auto figures = figures_of_all(*running.model, *launch.control);
   for (const infer::MemberFigures& one : figures) log::info("  " + figures_text(one));
   if (!std::isfinite(result.mean.loss))
@@ -249,9 +307,8 @@ int evaluate(Launch& launch, const EvalOptions& asked) {
         fmt::format("{}: on some rows the network's outputs are not numbers; these count as wrong",
                     words.text()));
   if (writes)
-    write_report(
-        options.json,
-        json_text(to_json(options, words, result, rows.info().classes, figures), 2) + "\n");
+    write_report(options.json,
+                 json_text(to_json(options, words, result, rows.info(), figures), 2) + "\n");
   return 0;
 }
 

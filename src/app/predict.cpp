@@ -262,7 +262,8 @@ std::unique_ptr<serve::InputRows> open_images(PredictOptions& options,
   pack::SourceSpec& source = options.source;
   const std::string first = source.files.front().string();
   require_images(options);
-  source.labelled = !options.unlabelled && !pack::is_image_file(source.files.front());
+  source.labelled = !options.unlabelled && !pack::is_image_file(source.files.front()) &&
+                    options.spec.task == data::Task::classes;
   std::string name = fmt::format("{} {} {} {}", source.kind, source.labelled, source.root.string(),
                                  source.class_names.string());
   for (const std::filesystem::path& file : source.files) name += '\n' + file.string();
@@ -309,6 +310,12 @@ infer::ModelWords take_words(PredictOptions& options) {
   return words;
 }
 
+void take_task(const data::DataSetInfo& input, serve::PredictSpec& spec) {
+  spec.task = input.task;
+  spec.target_mean = input.target_mean;
+  spec.target_stddev = input.target_stddev;
+}
+
 void check_options(PredictOptions options, const Supposed& supposed) {
   if (!supposed.whole) return;
   const infer::ModelWords words = take_words(options);
@@ -333,6 +340,7 @@ int predict(Launch& launch, const PredictOptions& asked) {
   infer::MemberModels members =
       infer::read_members(words, files, {.average = options.ema, .precision = options.precision});
   infer::require_normalised(members);
+  take_task(members.all.front().model.about.input, options.spec);
   const auto rows = open_rows(options, members);
   options.spec.model = identify_model(options, words, members.all);
   if (options.features) options.spec.features = serve::add_features(members.all.front().model);

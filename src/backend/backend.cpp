@@ -21,7 +21,7 @@ namespace {
 ProgramSpec evaluation(ProgramSpec spec) {
   spec.training = false;
   spec.frozen = true;
-  spec.label_smoothing = 0;
+  spec.loss.smoothing = 0;
   spec.fuse_norms = false;
   spec.keeps_average = false;
   spec.keeps_second_moments = false;
@@ -107,6 +107,7 @@ Metrics& Metrics::operator+=(const Metrics& more) {
   rows += more.rows;
   top1 += more.top1;
   top5 += more.top5;
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more.sums[i];
   return *this;
 }
 

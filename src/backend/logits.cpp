@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/output_loss.hpp"
 #include "lockstep/backend/cross_entropy.hpp"
 
 namespace lockstep::backend {
@@ -71,6 +72,59 @@ double count_row(Metrics& metrics, std::span<const float> logits, const data::Ta
   metrics.top1 += better < 1;
   metrics.top5 += better < 5;
   return sum;
+}
+
+namespace {
+
+void class_loss(const LossSpec& spec, std::span<const float> logits, const data::Target& target,
+                float scale, Metrics& metrics, float* gradient) {
+  const double sum = count_row(metrics, logits, target, spec.smoothing);
+  if (gradient == nullptr) return;
+  const arithmetic::Wanted wanted =
+      arithmetic::wanted(target.label_a, target.label_b, target.mix, spec.smoothing, logits.size());
+  for (std::size_t k = 0; k < logits.size(); ++k)
+    gradient[k] =
+        arithmetic::logit_gradient(wanted, static_cast<std::int32_t>(k), logits[k], sum, scale);
+}
+
+/// Adds a known output to the sums.
+void count_output(const LossSpec& spec, double output, double wanted, Metrics& metrics) {
+  if (spec.task == data::Task::values) {
+    metrics.sums[0] += 1;
+    metrics.sums[1] += (output - wanted) * (output - wanted);
+    return;
+  }
+  const bool said = output > 0, applies = wanted > 0.5;
+  metrics.sums[0] += said && applies;
+  metrics.sums[1] += said && !applies;
+  metrics.sums[2] += !said && applies;
+}
+
+}  // namespace
+
+void row_loss(const LossSpec& spec, std::span<const float> logits, const data::Target& target,
+              const float* wanted, float scale, Metrics& metrics, float* gradient) {
+  if (target.label_a < 0) {
+    if (gradient != nullptr) std::fill_n(gradient, logits.size(), 0.f);
+    return;
+  }
+  if (spec.task == data::Task::classes)
+    return class_loss(spec, logits, target, scale, metrics, gradient);
+  const double share = 1 / static_cast<double>(logits.size());
+  double sum = 0;
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    arithmetic::OutputLoss of;
+    if (!std::isnan(wanted[k])) {
+      of = spec.task == data::Task::labels
+               ? arithmetic::label_loss(logits[k], wanted[k], spec.smoothing)
+               : arithmetic::value_loss(logits[k], wanted[k], spec.delta);
+      count_output(spec, logits[k], wanted[k], metrics);
+    }
+    sum += of.loss;
+    if (gradient != nullptr) gradient[k] = static_cast<float>(scale * share * of.gradient);
+  }
+  metrics.loss += sum * share;
+  metrics.rows += 1;
 }
 
 }  // namespace lockstep::backend

@@ -146,6 +146,7 @@ MemberModels read_members(const ModelWords& words, const std::vector<std::string
     member.model = model::load_any(
         files[m], describe_by_config,
         reading.average ? backend::Part::average : backend::Part::weights, reading.rows);
+    if (files.size() > 1) require_classes(member.model.about, files[m], "a model of several files");
     member.config = settings_of(files[m], member.model);
     if (!reading.precision.empty()) config::set_key(member.config, "precision", reading.precision);
   }

@@ -42,8 +42,10 @@ config::Config settings_in_checkpoint(const std::string& path) {
 std::string shape_text(const data::DataSetInfo& info) {
   const std::string element =
       info.element == data::Element::u8 ? "" : fmt::format(" of {}", choice_name(info.element));
-  return fmt::format("{} x {} pixels of {} channels{}", info.height, info.width, info.channels,
-                     element);
+  const std::string task =
+      info.task == data::Task::classes ? "" : fmt::format(" with {}", choice_name(info.task));
+  return fmt::format("{} x {} pixels of {} channels{}{}", info.height, info.width, info.channels,
+                     element, task);
 }
 
 }  // namespace
@@ -52,6 +54,7 @@ nn::Network make_network(const config::Config& config, const data::DataSetInfo& 
   nn::ResNetSpec spec;
   spec.model = config.model;
   spec.classes = data.classes.size();
+  spec.classifies = data.task == data::Task::classes;
   spec.channels = data.channels;
   spec.height = data.height;
   spec.width = data.width;
@@ -81,7 +84,9 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.keeps_second_moments = optim::has_second_moments(config.optim.rule);
   spec.recompute = config.recompute;
   spec.recompute.memory_limit = config.memory_limit;
-  spec.label_smoothing = config.optim.label_smoothing;
+  spec.loss = {.task = data.task,
+               .smoothing = config.optim.label_smoothing,
+               .delta = config.optim.huber_delta};
   spec.element = data.element;
   spec.mean = data.mean;
   spec.stddev = data.stddev;
@@ -118,6 +123,13 @@ data::DataSetInfo input_of(const model::Description& about, const data::DataSetI
   while (input.classes.size() < classes)
     input.classes.push_back(std::to_string(input.classes.size()));
   return input;
+}
+
+void require_classes(const model::Description& about, const std::string& path, const char* what) {
+  const data::Task task = about.input.task;
+  require(task == data::Task::classes,
+          fmt::format("{}: its network says {} (data.task), and {} knows classes alone so far",
+                      path, choice_name(task), what));
 }
 
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,

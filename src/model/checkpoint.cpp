@@ -71,6 +71,12 @@ class CheckpointReader {
     if (const auto found = find_choice<data::Element>(item.text(longest_text))) return *found;
     item.refuse(fmt::format("is not {}", join(choice_names<data::Element>(), ", ")));
   }
+  data::Task task() const {
+    const h5::Item item = attribute("task");
+    if (const auto found = find_choice<data::Task>(item.text(longest_text))) return *found;
+    item.refuse(fmt::format("is not {}", join(choice_names<data::Task>(), ", ")));
+  }
+  void read_sums(std::span<double> sums) const { attribute("epoch_sums").read(sums); }
   std::string bytes(const std::string& name) const {
     const h5::Item item = data_set(name);
     std::string found(item.expect_rank(1)[0], '\0');
@@ -162,7 +168,8 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   at.loss_sum = file.real("epoch_loss_sum");
   at.rows = file.count("epoch_rows");
   at.top1 = file.count("epoch_top1");
-  at.best_top1 = file.real("best_top1");
+  if (file.has("score")) at.score = file.text("score");
+  at.best_score = file.real(at.score.empty() ? "best_top1" : "best_score");
   at.best_epoch = file.count("best_epoch");
   if (file.has("epoch_bad_rows")) at.bad_rows = file.texts("bad_rows");
   if (header.explains_itself()) {
@@ -184,6 +191,14 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.width = file.count("width");
   header.input.classes = file.texts("classes");
   if (file.has("element")) header.input.element = file.element();
+  if (file.has("task")) {
+    header.input.task = file.task();
+    file.read_sums(at.sums);
+    if (header.input.task == data::Task::values) {
+      header.input.target_mean = file.tensor("target_mean");
+      header.input.target_stddev = file.tensor("target_stddev");
+    }
+  }
   header.input.mean = file.reals("mean", header.input.channels);
   header.input.stddev = file.reals("stddev", header.input.channels);
   if (file.has("exchange")) header.exchange = file.text("exchange");

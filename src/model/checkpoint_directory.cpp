@@ -105,7 +105,7 @@ std::optional<fs::path> CheckpointDirectory::best_counted_by(const Progress& at)
     if (one.step > at.step) continue;
     try {
       const Progress its = progress_in(one);
-      if (its.best_epoch == at.best_epoch && its.best_top1 == at.best_top1) return one.path;
+      if (its.best_epoch == at.best_epoch && its.best_score == at.best_score) return one.path;
     } catch (const InputError& error) {
       log::warn(error.what());
     }

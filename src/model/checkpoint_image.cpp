@@ -35,8 +35,9 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   number("epoch_loss_sum", at.loss_sum);
   number("epoch_rows", at.rows);
   number("epoch_top1", at.top1);
-  number("best_top1", at.best_top1);
+  number(at.score.empty() ? "best_top1" : "best_score", at.best_score);
   number("best_epoch", at.best_epoch);
+  if (!at.score.empty()) file.attribute("score", single_shape, at.score, h5::Ending::zero);
   const auto bytes = [&file](const char* name, const std::string& text) {
     const std::size_t count = text.size();
     file.data_set(name, {&count, 1}, reinterpret_cast<const std::uint8_t*>(text.data()));
@@ -65,6 +66,14 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
     file.attribute("element", single_shape, choice_name(header.input.element), h5::Ending::zero);
   numbers("mean", header.input.mean);
   numbers("stddev", header.input.stddev);
+  if (header.input.task == data::Task::classes) return;
+  file.attribute("task", single_shape, choice_name(header.input.task), h5::Ending::zero);
+  const std::size_t sums = at.sums.size();
+  file.attribute("epoch_sums", {&sums, 1}, at.sums.data());
+  if (header.input.task != data::Task::values) return;
+  const std::size_t values = header.input.target_mean.size();
+  file.data_set("target_mean", {&values, 1}, header.input.target_mean.data());
+  file.data_set("target_stddev", {&values, 1}, header.input.target_stddev.data());
 }
 
 /// What is put into its place when the file has one: all of a state, by all threads.
@@ -215,9 +224,12 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
                             path.string(), fills[bad].name),
                 Ending::diverged);
   const auto list = std::ranges::find(fills, parts_name, &Fill::name);
-  const int format = header.input.element != data::Element::u8 ? format_with_element
-                     : parts.empty()                           ? checkpoint_format
-                                                               : format_with_parts;
+  const bool other_task =
+      header.input.task != data::Task::classes || !header.progress.score.empty();
+  const int format = other_task                                  ? format_with_task
+                     : header.input.element != data::Element::u8 ? format_with_element
+                     : parts.empty()                             ? checkpoint_format
+                                                                 : format_with_parts;
   return {std::move(image), std::move(parts), list == fills.end() ? 0 : list->place, format};
 }
 

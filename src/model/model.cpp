@@ -67,6 +67,17 @@ void judge(const Description& about, const std::filesystem::path& path) {
   expect(input.classes.empty() || input.classes.size() == about.network.classes,
          fmt::format("its network has {} classes, but it names {}", about.network.classes,
                      input.classes.size()));
+  expect(about.network.classes >= 2 || input.task != data::Task::classes,
+         "its network has one output, which tells no classes apart");
+  const std::size_t values = input.task == data::Task::values ? about.network.classes : 0;
+  expect(input.target_mean.size() == values && input.target_stddev.size() == values,
+         fmt::format("it has means and deviations of {} values, not {}", input.target_mean.size(),
+                     values));
+  for (std::size_t k = 0; k < values; ++k)
+    expect(std::isfinite(input.target_mean[k]) && std::isfinite(input.target_stddev[k]) &&
+               input.target_stddev[k] > 0,
+           fmt::format("mean {} and deviation {} of value {} cannot be its units",
+                       input.target_mean[k], input.target_stddev[k], k));
   for (std::size_t channel = 0; channel < input.mean.size(); ++channel)
     expect(std::isfinite(input.mean[channel]) && std::isfinite(input.stddev[channel]) &&
                input.stddev[channel] > 0,

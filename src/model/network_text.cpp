@@ -231,7 +231,7 @@ nn::Network parse_network(std::string_view text) {
   network.input = {.channels = input.count("channels", 1, widest_input),
                    .height = input.count("height", 1, widest_input),
                    .width = input.count("width", 1, widest_input)};
-  network.classes = fields.count("classes", 2, most_classes);
+  network.classes = fields.count("classes", 1, most_classes);
   NodeReader reader(network);
   for (const Parsed& node : fields.list("nodes", most_nodes)) reader.add(node);
   nn::validate(network);

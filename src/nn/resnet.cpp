@@ -192,8 +192,9 @@ Network resnet(const ResNetSpec& spec) {
   require(found != families().end(),
           fmt::format("model \"{}\" is not known{} (the models are {})", spec.model,
                       did_you_mean(spec.model, resnet_models()), join(resnet_models(), ", ")));
-  require(spec.classes >= 2, fmt::format("{}: a classifier needs 2 classes or more, not {}",
-                                         spec.model, spec.classes));
+  require(
+      spec.classes >= (spec.classifies ? 2 : 1),
+      fmt::format("{}: a classifier needs 2 classes or more, not {}", spec.model, spec.classes));
   return Builder(spec, *found).build();
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/observe/report.hpp"
 
 namespace lockstep::observe {
 namespace {
@@ -33,11 +34,19 @@ std::string bar(double share, int width, bool colours) {
 
 }  // namespace
 
+namespace {
+
+std::string score_of(const ProgressFigures& figures) {
+  return "  " + (figures.scores.empty() ? fmt::format("top-1 {:.1f} %", 100 * figures.top1)
+                                        : say_scores(figures.scores));
+}
+
+}  // namespace
+
 std::string progress_text(const ProgressFigures& figures) {
-  return fmt::format(
-      "epoch {}/{}  step {}/{}  loss {:.4f}  top-1 {:.1f} %  lr {:.4g}  {:.0f} images/s{}",
-      figures.epoch, figures.epochs, figures.step, figures.steps, figures.loss, 100 * figures.top1,
-      figures.lr, figures.images_per_s, time_left(figures));
+  return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}{}  lr {:.4g}  {:.0f} images/s{}",
+                     figures.epoch, figures.epochs, figures.step, figures.steps, figures.loss,
+                     score_of(figures), figures.lr, figures.images_per_s, time_left(figures));
 }
 
 std::string progress_bar(const ProgressFigures& figures, int columns, bool colours) {
@@ -54,7 +63,7 @@ std::string progress_bar(const ProgressFigures& figures, int columns, bool colou
   };
   std::array<Figure, 5> shown{{{4, fmt::format("  step {}/{}", figures.step, figures.steps)},
                                {1, fmt::format("  loss {:.4f}", figures.loss)},
-                               {3, fmt::format("  top-1 {:.1f} %", 100 * figures.top1)},
+                               {3, score_of(figures)},
                                {5, fmt::format("  lr {:.4g}", figures.lr)},
                                {2, fmt::format("  {:.0f} images/s", figures.images_per_s)}}};
   for (int rank = 1; rank <= 5; ++rank)

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/observe/records.hpp"
+
 namespace lockstep::observe {
 
 /// What a line of progress says.
@@ -12,6 +14,7 @@ struct ProgressFigures {
   std::uint64_t step = 0, steps = 0;    ///< of the epoch
   double loss = 0, top1 = 0, lr = 0, images_per_s = 0;
   std::optional<double> left_s;  ///< of the run; empty: not known yet
+  Scores scores = {};            ///< in place of top1, where the task is not classes
 };
 
 /// "epoch 3/90  step 17/468  loss 1.2345 ...": a line of a log.

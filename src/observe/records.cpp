@@ -51,6 +51,7 @@ class FlatLine {
     fields.reset();
     if (find(first)) Fields::fields(fields.emplace(), *this);
   }
+  void unless_empty(const char*, const Scores&) {}  ///< a line with them is not flat
   void stamp(const char*, std::uint64_t& time_ms) {
     read_ += find("kind") != nullptr;
     later("time_ms", time_ms);

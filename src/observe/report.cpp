@@ -103,6 +103,12 @@ std::string summarise(const config::Config& config, std::size_t columns) {
   return wrapped(text, columns);
 }
 
+std::string say_scores(const Scores& scores) {
+  std::vector<std::string> said;
+  for (const auto& [name, value] : scores) said.push_back(fmt::format("{} {:.5g}", name, value));
+  return join(said, ", ");
+}
+
 std::string progress_line(const model::Progress& progress, const RunStatistics& seen,
                           const ProgressFacts& facts, int columns, bool colours) {
   const ProgressFigures figures{
@@ -114,7 +120,8 @@ std::string progress_line(const model::Progress& progress, const RunStatistics& 
       .top1 = ratio(static_cast<double>(progress.top1), static_cast<double>(progress.rows)),
       .lr = facts.lr,
       .images_per_s = seen.epoch_images_per_s(),
-      .left_s = remaining_s(progress, seen, facts)};
+      .left_s = remaining_s(progress, seen, facts),
+      .scores = facts.scores};
   return columns > 0 ? progress_bar(figures, columns, colours) : progress_text(figures);
 }
 
@@ -133,16 +140,18 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
   const std::string which = of > 1 ? fmt::format("epochs {} to {} of {}, the last",
                                                  record.epoch - of + 1, record.epoch, epochs)
                                    : fmt::format("epoch {}/{}", record.epoch, epochs);
-  std::string line = fmt::format("{}: loss {:.4f}, top-1 {:.1f} %", which, record.train_loss,
-                                 100 * record.train_top1);
-  if (record.validation)
-    line += fmt::format(" | validation: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
-                        record.validation->loss, 100 * record.validation->top1,
-                        100 * record.validation->top5);
-  if (record.average)
-    line +=
-        fmt::format(" | average: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %", record.average->loss,
-                    100 * record.average->top1, 100 * record.average->top5);
+  std::string line = fmt::format("{}: loss {:.4f}, {}", which, record.train_loss,
+                                 record.train_scores.empty()
+                                     ? fmt::format("top-1 {:.1f} %", 100 * record.train_top1)
+                                     : say_scores(record.train_scores));
+  const auto validated = [](const Validation& got) {
+    return fmt::format("loss {:.4f}, {}", got.loss,
+                       got.scores.empty() ? fmt::format("top-1 {:.2f} %, top-5 {:.2f} %",
+                                                        100 * got.top1, 100 * got.top5)
+                                          : say_scores(got.scores));
+  };
+  if (record.validation) line += " | validation: " + validated(*record.validation);
+  if (record.average) line += " | average: " + validated(*record.average);
   if (std::isfinite(record.images_per_s))
     line += fmt::format(" | {:.0f} images/s, {}", record.images_per_s, human_seconds(seconds));
   constexpr double telling = 0.1;  // as in StragglerWatch
@@ -166,14 +175,22 @@ std::string reached_line(const model::Progress& progress,
                          const std::optional<Validation>& average) {
   std::string line =
       fmt::format("done: {}, {}", counted(progress.epoch, "epoch"), counted(progress.step, "step"));
-  const double best = 100 * progress.best_top1;
-  if (validation)
-    line += fmt::format(
-        ", validation top-1 {:.2f} %{} (best {:.2f} % in epoch {})", 100 * validation->top1,
-        average ? fmt::format(", of the average {:.2f} %", 100 * average->top1) : "", best,
-        progress.best_epoch);
-  else if (progress.best_top1 >= 0)
-    line += fmt::format(", best validation top-1 {:.2f} % in epoch {}", best, progress.best_epoch);
+  const auto shown = [&](const Validation& got) {
+    return got.scores.empty() ? fmt::format("{:.2f} %", 100 * got.top1) : say_scores(got.scores);
+  };
+  const bool by_top1 = progress.score.empty();
+  const std::string name = by_top1 ? "top-1" : progress.score,
+                    best = by_top1 ? fmt::format("{:.2f} %", 100 * progress.best_score)
+                                   : fmt::format("{:.6g}", progress.best_score);
+  if (validation) {
+    line += fmt::format(", validation {}{}{}", validation->scores.empty() ? "top-1 " : "",
+                        shown(*validation), average ? ", of the average " + shown(*average) : "");
+    if (progress.best_epoch > 0)
+      line += fmt::format(" (best {}{} in epoch {})", by_top1 ? "" : name + " ", best,
+                          progress.best_epoch);
+  } else if (progress.best_epoch > 0) {
+    line += fmt::format(", best validation {} {} in epoch {}", name, best, progress.best_epoch);
+  }
   return line;
 }
 
@@ -199,7 +216,8 @@ void RunLog::step(const StepRecord& record) {
   if (!record.loss_scale || !record.loss_scale->skipped) {  // as the epoch's means count
     const double rows = static_cast<double>(record.rows);
     progress_.rows += record.rows;
-    progress_.top1 += static_cast<std::uint64_t>(std::llround(record.top1 * rows));
+    if (record.scores.empty())
+      progress_.top1 += static_cast<std::uint64_t>(std::llround(record.top1 * rows));
   }
   if (statistics_.steps == 1)
     log::info(fmt::format("first step done {:.2f} s after the start", statistics_.first_step_s));
@@ -210,7 +228,8 @@ void RunLog::step(const StepRecord& record) {
                                .steps_per_epoch = steps_per_epoch_,
                                .lr = record.lr,
                                .loss = record.loss,
-                               .validate_every = validate_every_},
+                               .validate_every = validate_every_,
+                               .scores = record.scores},
                               log::columns(), log::colours()));
 }
 

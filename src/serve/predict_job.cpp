@@ -30,10 +30,14 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 PredictionColumns columns_of(const PredictSpec& spec, const InputRows& rows) {
-  return {.top = std::min(spec.top, spec.classes.size()),
+  const std::size_t outputs = spec.classes.size();
+  const bool of_classes = spec.task == data::Task::classes;
+  return {.top = of_classes ? std::min(spec.top, outputs) : 0,
+          .probabilities = spec.task == data::Task::labels ? outputs : 0,
+          .values = spec.task == data::Task::values ? outputs : 0,
           .logits = spec.logits ? spec.classes.size() : 0,
           .features = spec.features,
-          .labels = rows.labelled(),
+          .labels = of_classes && rows.labelled(),
           .name_bytes = rows.name_bytes()};
 }
 
@@ -211,7 +215,9 @@ class PredictJob::Stay {
                     .batch = job.spec.batch,
                     .workers = worker.readers,
                     .bind_worker = worker.bind_reader,
-                    .skip_unread = job.spec.skip_unread},
+                    .skip_unread = job.spec.skip_unread,
+                    .target_mean = job.spec.target_mean,
+                    .target_stddev = job.spec.target_stddev},
                    worker.model, worker.device, job.rows) {}
 
   /// Everything until the result is there, or this worker stops.

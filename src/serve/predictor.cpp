@@ -21,6 +21,7 @@ class PieceRows final : public data::RowSource {
   PieceRows(const InputRows& rows, const Piece& piece, bool skip)
       : rows_(rows), first_(piece.first), skip_(skip), info_(rows.info()) {
     info_.rows = piece.rows;
+    info_.task = data::Task::classes;  // what is wanted of other outputs is not asked
   }
   const data::DataSetInfo& info() const override { return info_; }
   std::int32_t label(std::size_t row) const override { return rows_.label(first_ + row); }
@@ -76,6 +77,19 @@ void choose_top(std::span<const float> logits, std::size_t top, Predictions& res
   }
 }
 
+/// Each label's probability, or each value in its units; none of a row without outputs.
+void add_outputs(const PredictorSpec& spec, std::span<const float> outputs, Predictions& result) {
+  for (std::size_t k = 0; k < spec.classes; ++k) {
+    const double output =
+        outputs.empty() ? std::numeric_limits<double>::quiet_NaN() : double{outputs[k]};
+    if (spec.columns.values > 0)
+      result.value.push_back(static_cast<float>(output * double{spec.target_stddev.at(k)} +
+                                                double{spec.target_mean.at(k)}));
+    else
+      result.probability.push_back(static_cast<float>(1 / (1 + std::exp(-output))));
+  }
+}
+
 }  // namespace
 
 struct Predictor::Begun {
@@ -121,7 +135,8 @@ std::optional<Predictions> Predictor::finish(const std::function<void()>& begin_
   for (std::size_t b = 0; b < batches; ++b) {
     if (stop()) return std::nullopt;
     if (b + std::min(few, batches) == batches) begin_next();
-    const data::Batch batch = now->loader.next();
+    data::Batch batch = now->loader.next();
+    batch.targets = nullptr;  // nothing is counted
     model_.run(batch);
     take(batch, *now, result);
     now->loader.release(batch);
@@ -137,12 +152,14 @@ void Predictor::take(const data::Batch& batch, const Begun& begun, Predictions& 
     result.row.push_back(row);
     if (spec_.columns.name_bytes > 0) result.name.push_back(rows_.name(row));
     if (spec_.columns.labels) result.label.push_back(rows_.label(row));
-    if (const auto reason = begun.rows.why_unread(inside)) {
-      result.unread.push_back({row, *reason});
+    const auto reason = begun.rows.why_unread(inside);
+    if (reason) result.unread.push_back({row, *reason});
+    if (spec_.columns.top == 0)
+      add_outputs(spec_, reason ? std::span<const float>() : logits, result);
+    else if (reason)
       choose_none(spec_.columns.top, result);
-    } else {
+    else
       choose_top(logits, spec_.columns.top, result);
-    }
     if (spec_.columns.logits > 0)
       result.logits.insert(result.logits.end(), logits.begin(), logits.end());
     if (spec_.columns.features > 0) {

@@ -69,11 +69,13 @@ struct SwarmFolder {
 
 struct PredictorSpec {
   PredictionColumns columns;
-  std::size_t classes = 0;  ///< of the network's outputs, those that are classes come first
+  std::size_t classes = 0;  ///< of the network's outputs, those that are classes (or labels, or
+                            ///< values) come first
   std::size_t batch = 1;
   std::size_t workers = 1;            ///< threads that read rows
   std::function<void()> bind_worker;  ///< see LoaderSpec
   bool skip_unread = false;  ///< a row that cannot be read gets class -1; else it is an error
+  std::vector<float> target_mean = {}, target_stddev = {};  ///< of values
 };
 
 /// Predicts pieces, one after the other. The rows of the next piece are read while the last batches

@@ -7,6 +7,7 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/train/decide/gpu_steps.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
+#include "lockstep/train/run_data.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -18,7 +19,7 @@ namespace lockstep::train {
 struct Decisions {
   config::BackendChoice backend = config::BackendChoice::automatic;
   DataSets data = {};
-  config::ElementChoice element = config::ElementChoice::automatic;  ///< of files without a word
+  DataChoices choices = {};
   bool alone = false;  ///< this start has no one to exchange with as it was asked to
   config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
   float bucket_mb = 0;
@@ -31,7 +32,8 @@ struct Decisions {
     asked.backend = backend;
     asked.data.train = data.train;
     asked.data.val = data.val;
-    asked.data.element = element;
+    asked.data.element = choices.element;
+    asked.data.task = choices.task;
     asked.comm.all_reduce = all_reduce;
     asked.comm.bucket_mb = bucket_mb;
     asked.winograd = winograd;

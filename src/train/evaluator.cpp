@@ -1,6 +1,7 @@
 #include "lockstep/train/evaluator.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -101,12 +102,16 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   data::Loader loader(rows_, loading, device_);
 
   backend::Metrics mine;
+  const bool of_classes = rows_.info().task == data::Task::classes;
+  with_confusion = with_confusion && of_classes;
   std::vector<Confused> confusion;
+  SaidRows said;
   std::size_t merge_at = 1 << 16;
   for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
     control_.activity.enter(comm::Phase::evaluation);
     const data::Batch batch = loader.next();
     const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
+    if (!of_classes) take_outputs(loader.sampler(), batch, said);
     loader.release(batch);
     mine += got;
     if (spec_.progress)
@@ -130,9 +135,25 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
         fmt::format("evaluation counted {} of {} rows", sums[1], rows_.info().rows));
   Evaluation result;
   result.rows = static_cast<std::uint64_t>(sums[1]);
-  result.mean = {sums[0] / sums[1], sums[2] / sums[1], sums[3] / sums[1]};
+  result.mean = {sums[0] / sums[1], sums[2] / sums[1], sums[3] / sums[1], {}};
+  if (!of_classes) {
+    result.mean.top1 = result.mean.top5 = std::numeric_limits<double>::quiet_NaN();
+    TaskScores judged = judge_rows(said, rows_, control_);
+    result.mean.scores = std::move(judged.scores);
+    result.outputs = std::move(judged.outputs);
+  }
   if (with_confusion) result.confusion = gather_confusion(control_, std::move(confusion));
   return result;
+}
+
+void Evaluator::take_outputs(const data::Sampler& sampler, const data::Batch& batch,
+                             SaidRows& said) {
+  const std::size_t first = sampler.part(batch.index).first_position;
+  for (std::size_t row = 0; row < batch.rows; ++row) {
+    const std::span<const float> outputs = model_.logits(row);
+    said.outputs.insert(said.outputs.end(), outputs.begin(), outputs.end());
+    said.rows.push_back(static_cast<std::uint32_t>(sampler.row(batch.epoch, first + row)));
+  }
 }
 
 backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,

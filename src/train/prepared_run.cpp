@@ -9,8 +9,10 @@
 namespace lockstep::train {
 namespace {
 
-config::ElementChoice begun_with(const std::optional<ResumePoint>& resume) {
-  return resume ? written_config(*resume).data.element : config::ElementChoice::automatic;
+DataChoices begun_with(const std::optional<ResumePoint>& resume) {
+  if (!resume) return {};
+  const config::Config before = written_config(*resume);
+  return {before.data.element, before.data.task};
 }
 
 }  // namespace

@@ -207,6 +207,16 @@ std::string describe_elements(const data::DataSetInfo& input) {
   return fmt::format(", {} of {},", counted(input.channels, "channel"), choice_name(input.element));
 }
 
+/// "10 classes", or what else is learned, and how.
+std::string describe_outputs(const data::DataSetInfo& input) {
+  const std::size_t outputs = input.classes.size();
+  if (input.task == data::Task::labels)
+    return counted(outputs, "label") + " a row (binary cross entropy of each)";
+  if (input.task == data::Task::values)
+    return counted(outputs, "value") + " a row (in deviations from the mean)";
+  return counted(outputs, "class");
+}
+
 /// Logs what is about to be trained, on what and how: it fits on a screen.
 void log_run(const RunParts& parts) {
   const RunSpec& spec = parts.spec;
@@ -221,7 +231,7 @@ void log_run(const RunParts& parts) {
   log::text(observe::summarise(spec.config, columns > 0 ? static_cast<std::size_t>(columns) : 100));
   log::info(fmt::format("training on {} of {} x {} pixels{} in {}, validating on {}",
                         counted(input.rows, "row"), input.height, input.width,
-                        describe_elements(input), counted(input.classes.size(), "class"),
+                        describe_elements(input), describe_outputs(input),
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
                         learned_numbers(trainer.network()), to_string(config.precision),

@@ -14,6 +14,7 @@
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/agreement.hpp"
+#include "lockstep/train/scores.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/data_checks.hpp"
 
@@ -81,7 +82,7 @@ data::DataSetInfo synthetic_rows(const config::Config& config) {
   return rows;
 }
 
-RunData::RunData(const RunSpec& spec, comm::Control& control, config::ElementChoice begun_with)
+RunData::RunData(const RunSpec& spec, comm::Control& control, const DataChoices& begun_with)
     : spec_(spec), config_(spec.config), control_(control) {
   if (spec.synthetic)
     input_ = *spec.synthetic;
@@ -90,16 +91,19 @@ RunData::RunData(const RunSpec& spec, comm::Control& control, config::ElementCho
   choose_order();
 }
 
-config::ElementChoice RunData::element() const {
-  if (!training_ || !training_->external()) return config_.data.element;
-  return *find_choice<config::ElementChoice>(choice_name(input_.element));
+DataChoices RunData::choices() const {
+  if (!training_ || !training_->external()) return {config_.data.element, config_.data.task};
+  return {*find_choice<config::ElementChoice>(choice_name(input_.element)),
+          *find_choice<config::TaskChoice>(choice_name(input_.task))};
 }
 
-void RunData::open_sets(config::ElementChoice begun_with) {
+void RunData::open_sets(const DataChoices& begun_with) {
   sets_ = find_data_sets({.train = config_.data.train, .val = config_.data.val});
   data::ExternalSpec reading = external_spec(config_);
   if (config_.data.element == config::ElementChoice::automatic)
-    reading.element = choice_name(begun_with);
+    reading.element = choice_name(begun_with.element);
+  if (config_.data.task == config::TaskChoice::automatic)
+    reading.task = find_choice<data::Task>(choice_name(begun_with.task));
   const data::DataSet& rows = training_.emplace(sets_.train, reading);
   require_channels(rows.info(), sets_.train);
   require_same_data(rows, "data.train", control_);
@@ -107,6 +111,8 @@ void RunData::open_sets(config::ElementChoice begun_with) {
   augment_ = training_augment(config_, rows.info());
   input_ = data::delivered(rows.info(), augment_, sets_.train);
   require_effects_fit();
+  score_kind(input_.task, config_.eval.best);
+  refuse_idle_loss_keys(config_, input_.task, sets_.train);
   if (!sets_.val.empty()) open_validation();
   refuse_idle_data_keys(config_, sets_, rows, validation());
   // 'lockstep pack' says so about shards.
@@ -206,7 +212,8 @@ std::size_t RunData::loader_threads() const {
 
 std::size_t RunData::loader_bytes() const {
   if (!training_) return 0;
-  return config_.data.slots * sampler_->replica_batch() * input_.row_bytes();
+  return config_.data.slots * sampler_->replica_batch() *
+         (input_.row_bytes() + input_.wanted_values() * sizeof(float));
 }
 
 void RunData::measure_workers(const data::LoaderSpec& loading) {

@@ -61,10 +61,12 @@ backend::LossScale first_loss_scale(int replicas) {
 }
 
 /// A part of a batch as a separate batch.
-data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes) {
+data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes,
+                 std::size_t outputs) {
   data::Batch piece = batch;
   piece.images += part.first * row_bytes;
   piece.targets += part.first;
+  if (piece.wanted != nullptr) piece.wanted += part.first * outputs;
   piece.rows = piece.capacity = part.rows;
   return piece;
 }
@@ -197,8 +199,9 @@ void Trainer::prefetch(const NextBatch& next) {
           .front();
   const auto program = programs_.find(first.rows);
   if (program != programs_.end())
-    program->second->prefetch(
-        view(next.batch, first, backend::image_bytes(spec_.network, spec_.program)));
+    program->second->prefetch(view(next.batch, first,
+                                   backend::image_bytes(spec_.network, spec_.program),
+                                   spec_.network.classes));
 }
 
 /// The same on all ranks: a collective must be a recording's on all of them or on none.
@@ -217,7 +220,8 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
   ran_.insert(&program);
   program.set_scalars(scalars);
-  program.load(view(batch, part, backend::image_bytes(spec_.network, spec_.program)));
+  program.load(
+      view(batch, part, backend::image_bytes(spec_.network, spec_.program), spec_.network.classes));
   enter_phase(comm::Phase::forward);
   const auto run = [&](const backend::Tape& tape) {
     for (const backend::TapeStep& piece : tape) {

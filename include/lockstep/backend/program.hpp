@@ -4,6 +4,7 @@
 // They fuse different things and want different layouts. A backend that sees the whole network can
 // choose.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,6 +38,13 @@ struct TapeStep {
 };
 using Tape = std::vector<TapeStep>;
 
+/// What a network is trained to say, and how a row is judged: see row_loss().
+struct LossSpec {
+  data::Task task = data::Task::classes;
+  float smoothing = 0;  ///< of classes and labels
+  float delta = 0;      ///< of values, in deviations: Huber's; 0: the squared difference
+};
+
 struct ProgramSpec {
   std::size_t batch = 1;  ///< rows of one micro-batch
   Precision precision = Precision::fp32;
@@ -45,7 +53,7 @@ struct ProgramSpec {
   /// trains. Its values have a separate block, so that what it makes of its weights, which never
   /// change, stays there.
   bool frozen = false;
-  float label_smoothing = 0;
+  LossSpec loss;
   data::Element element = data::Element::u8;  ///< of the images in a batch
   std::vector<float> mean, stddev;            ///< per channel: see data::DataSetInfo
   /// Use only library routines that give the same bits each time; the CPU backend has no others.
@@ -98,7 +106,10 @@ inline std::size_t image_bytes(const nn::Network& network, const ProgramSpec& sp
 /// Sums over the rows that are not padding.
 struct Metrics {
   double loss = 0;  ///< a sum, not a mean; includes label smoothing if trained with it
-  std::uint64_t rows = 0, top1 = 0, top5 = 0;
+  std::uint64_t rows = 0, top1 = 0, top5 = 0;  ///< the last two: of classes
+  /// Of known labels: said rightly, said wrongly, missed, where a logit above 0 says one. Of known
+  /// values: their number, and the sum of the squared differences, in deviations.
+  std::array<double, 3> sums = {};
   Metrics& operator+=(const Metrics& more);
 };
 

@@ -17,6 +17,9 @@ enum class ImageLayout { automatic, nhwc, nchw };
 /// from some rows.
 enum class ElementChoice { automatic, u8, u16, i16, f16, f32 };
 
+/// What a network says of an image; automatic: inferred from the labels' form.
+enum class TaskChoice { automatic, classes, labels, values };
+
 /// The range of floats that become uint8; automatic: inferred from some rows.
 enum class FloatRange { automatic, zero_to_one, zero_to_255, minus_one_to_one };
 
@@ -100,6 +103,13 @@ struct Choices<config::ElementChoice> {
   static constexpr Choice<config::ElementChoice> all[] = {{automatic, "auto"}, {u8, "uint8"},
                                                           {u16, "uint16"},     {i16, "int16"},
                                                           {f16, "float16"},    {f32, "float32"}};
+};
+
+template <>
+struct Choices<config::TaskChoice> {
+  using enum config::TaskChoice;
+  static constexpr Choice<config::TaskChoice> all[] = {
+      {automatic, "auto"}, {classes, "classes"}, {labels, "labels"}, {values, "values"}};
 };
 
 template <>

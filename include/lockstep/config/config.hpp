@@ -12,6 +12,7 @@
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/config/choices.hpp"
 #include "lockstep/config/step_range.hpp"
+#include "lockstep/data/external/external.hpp"
 #include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -67,6 +68,8 @@ struct Config {
     ImageLayout layout = ImageLayout::automatic;
     ElementChoice element = ElementChoice::automatic;
     FloatRange range = FloatRange::automatic;
+    TaskChoice task = TaskChoice::automatic;
+    lockstep::data::UnknownLabels unknown = lockstep::data::UnknownLabels::none;
     std::size_t classes = 0;
     std::size_t cache_mb = 256;
     lockstep::data::Shuffle shuffle = lockstep::data::Shuffle::global;
@@ -113,6 +116,7 @@ struct Config {
     float clip_norm = 0;
     double ema = 0;
     float label_smoothing = 0;
+    float huber_delta = 0;
     float warmup_epochs = 0;
     float warmup_start = 0;
     lockstep::optim::Decay decay = lockstep::optim::Decay::cosine;
@@ -123,6 +127,7 @@ struct Config {
   } optim;
 
   struct Eval {
+    std::string best;  ///< a score's name; empty: by the task
     std::size_t batch = 0;
     std::size_t every_epochs = 1;
   } eval;

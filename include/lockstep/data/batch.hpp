@@ -20,7 +20,8 @@ class BadRow : public InputError {
 };
 
 /// What a row should be recognised as: label_a with weight mix and label_b with weight 1 - mix, so
-/// that mixup needs no second type. A padding row has label_a = -1 and counts nowhere.
+/// that mixup needs no second type. A padding row has label_a = -1 and counts nowhere. With a task
+/// other than classes a row has label 0, and Batch::wanted says the rest.
 struct Target {
   std::int32_t label_a = -1, label_b = -1;
   float mix = 1;
@@ -33,6 +34,10 @@ struct Batch {
   /// [capacity]; padding after the first `rows`. nullptr, which only an evaluation takes: what the
   /// rows should be recognised as is not known, and they count nowhere.
   const Target* targets = nullptr;
+  /// [capacity, outputs], where the task is not classes: for a label 1 where it applies, else 0,
+  /// and shares of both where rows are mixed; for a value the number in deviations from its mean.
+  /// NaN is not known.
+  const float* wanted = nullptr;
   std::size_t rows = 0;  ///< real rows (0 on a rank without rows in an uneven last batch)
   std::size_t capacity = 0;
   std::uint64_t index = 0;  ///< of this batch in the epoch

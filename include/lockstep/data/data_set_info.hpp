@@ -42,6 +42,9 @@ constexpr bool is_float(Element element) {
   return element == Element::f16 || element == Element::f32;
 }
 
+/// What a network says of an image: which class it is; of each label, whether it applies; numbers.
+enum class Task : std::uint8_t { classes, labels, values };
+
 /// The most channels of an image that a network takes.
 inline constexpr std::size_t most_channels = 64;
 
@@ -51,13 +54,20 @@ struct DataSetInfo {
   std::size_t rows = 0, height = 0, width = 0, channels = 0;  ///< height, width: 0 with jpeg
   Encoding encoding = Encoding::raw;
   Element element = Element::u8;
-  std::vector<std::string> classes;  ///< names; a label is an index into them
+  Task task = Task::classes;
+  /// Names of what the network says: the classes, of which a row's label is one, the labels, or the
+  /// values.
+  std::vector<std::string> classes;
   /// Per channel, over the training rows (the validation set carries the training set's): of
   /// value / 255 where the elements are uint8, else of the values.
   std::vector<float> mean, stddev;
+  /// Of each value, over the training rows in which it is known; empty with another task.
+  std::vector<float> target_mean = {}, target_stddev = {};
   /// Of all labels in their order and, of shards, of the rows' checksums; 0: not known. Images in
   /// other programs' files are not in it: they have no checksums.
   std::uint64_t rows_hash = 0;
+  /// How many numbers Batch::wanted has for a row.
+  std::size_t wanted_values() const { return task == Task::classes ? 0 : classes.size(); }
   std::size_t row_values() const { return height * width * channels; }
   std::size_t pixel_bytes() const { return channels * bytes_of(element); }
   std::size_t row_bytes() const { return height * width * pixel_bytes(); }
@@ -70,4 +80,11 @@ struct lockstep::Choices<lockstep::data::Element> {
   using enum data::Element;
   static constexpr Choice<data::Element> all[] = {
       {u8, "uint8"}, {u16, "uint16"}, {i16, "int16"}, {f16, "float16"}, {f32, "float32"}};
+};
+
+template <>
+struct lockstep::Choices<lockstep::data::Task> {
+  using enum data::Task;
+  static constexpr Choice<data::Task> all[] = {
+      {classes, "classes"}, {labels, "labels"}, {values, "values"}};
 };

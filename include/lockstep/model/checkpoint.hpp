@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -27,15 +28,18 @@ struct Progress {
   double loss_sum = 0;      ///< of this epoch so far, over all ranks; so are the next fields
   std::uint64_t rows = 0, top1 = 0;
   std::vector<std::string> bad_rows = {};  ///< broken and replaced in this epoch: a text each
-  double best_top1 = -1;                   ///< of all validations; -1 before the first
-  std::uint64_t best_epoch = 0;
+  double best_score = -1;                  ///< of all validations; -1 before the first
+  std::uint64_t best_epoch = 0;            ///< of that one, from 1; 0: there was none
+  std::string score = {};                  ///< the name of that score; empty: top-1
+  std::array<double, 3> sums = {};         ///< of this epoch: see backend::Metrics
 };
 
 /// The format that is written, where an exchange's state follows the HDF5 part, where the images'
-/// elements are not uint8 (with or without such a state), and the oldest one that is read. From 3
-/// on a file explains its network on its own.
+/// elements are not uint8, where the task is not classes or the best validation not that of top-1
+/// (both with or without what comes before), and the oldest one that is read. From 3 on a file
+/// explains its network on its own.
 inline constexpr int checkpoint_format = 3, format_with_parts = 4, format_with_element = 5,
-                     oldest_checkpoint_format = 2;
+                     format_with_task = 6, oldest_checkpoint_format = 2;
 /// The exchange that needs no word in a checkpoint: it has no state, and older files have no other.
 inline constexpr const char* exact_exchange = "exact";
 

@@ -16,7 +16,8 @@ enum class Shortcut { family_default, pad, conv };
 struct ResNetSpec {
   std::string model = "resnet20";  ///< resnet20/32/44/56/110 (CIFAR family), resnet18/34/50/101/152
                                    ///< (ImageNet, v1.5)
-  std::size_t classes = 10;
+  std::size_t classes = 10;        ///< or other outputs
+  bool classifies = true;          ///< else one output is enough
   std::size_t channels = 3, height = 32, width = 32;  ///< of the input image
   /// Pad for the CIFAR family, conv for the ImageNet family.
   Shortcut shortcut = Shortcut::family_default;

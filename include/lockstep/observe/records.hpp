@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -142,6 +143,9 @@ struct TrustSpread {
   }
 };
 
+/// Scores by their names, where the task is not classes: see train/scores.hpp.
+using Scores = std::map<std::string, double>;
+
 /// Steps and epochs are counted from 1 here. Loss and top-1 are those of the global batch (the loss
 /// is null when a skipped step overflowed it), times and memory are rank 0's.
 struct StepRecord {
@@ -150,14 +154,17 @@ struct StepRecord {
   float lr = 0;
   StepTimes times = {};
   std::optional<LossScaling> loss_scale = std::nullopt;
-  double top1 = std::numeric_limits<double>::quiet_NaN();  ///< share of the rows, 0 to 1
-  std::optional<double> gradient_norm = std::nullopt;      ///< as StepReport has it
-  std::optional<TrustSpread> trust = std::nullopt;         ///< as StepReport has it
-  std::uint64_t rows = 0;                                  ///< of this step, over all ranks
-  std::uint64_t samples = 0;       ///< rows that training has seen up to here
-  double images_per_s = 0;         ///< rows by the step's time
-  std::uint64_t memory_bytes = 0;  ///< resident in rank 0 now
+  /// Share of the rows, 0 to 1. Where the task is not classes there are scores instead: here, and
+  /// in epochs.
+  double top1 = std::numeric_limits<double>::quiet_NaN();
+  std::optional<double> gradient_norm = std::nullopt;  ///< as StepReport has it
+  std::optional<TrustSpread> trust = std::nullopt;     ///< as StepReport has it
+  std::uint64_t rows = 0;                              ///< of this step, over all ranks
+  std::uint64_t samples = 0;                           ///< rows that training has seen up to here
+  double images_per_s = 0;                             ///< rows by the step's time
+  std::uint64_t memory_bytes = 0;                      ///< resident in rank 0 now
   std::uint64_t time_ms = 0;
+  Scores scores = {};
 
   static void fields(auto& self, auto&& visit) {
     visit("step", self.step);
@@ -165,6 +172,7 @@ struct StepRecord {
     visit("epoch", self.epoch);
     visit("loss", self.loss, Form::mean);
     visit.later("top1", self.top1, Form::share);
+    visit.unless_empty("scores", self.scores);
     visit("lr", self.lr);
     visit.later("rows", self.rows);
     visit.later("samples", self.samples);
@@ -180,11 +188,13 @@ struct StepRecord {
 /// Means over a whole validation set.
 struct Validation {
   double loss = 0, top1 = 0, top5 = 0;  ///< top1, top5: share of rows, 0 to 1
+  Scores scores = {};
 
   static void fields(auto& self, auto&& visit) {
     visit("val_loss", self.loss, Form::mean);
     visit("val_top1", self.top1, Form::share);
     visit.later("val_top5", self.top5, Form::share);
+    visit.unless_empty("val_scores", self.scores);
   }
 };
 
@@ -197,6 +207,7 @@ struct AverageValidation : Validation {
     visit("ema_loss", self.loss, Form::mean);
     visit("ema_top1", self.top1, Form::share);
     visit("ema_top5", self.top5, Form::share);
+    visit.unless_empty("ema_scores", self.scores);
   }
 };
 
@@ -214,6 +225,7 @@ struct EpochRecord {
   double steps_ms = 0, validation_ms = 0;  ///< how long the steps, and the validation, took
   std::optional<AverageValidation> average = std::nullopt;
   std::uint64_t time_ms = 0;
+  Scores train_scores = {};
 
   static void fields(auto& self, auto&& visit) {
     visit("epoch", self.epoch);
@@ -221,6 +233,7 @@ struct EpochRecord {
     visit("last_step", self.step);
     visit("train_loss", self.train_loss, Form::mean);
     visit("train_top1", self.train_top1, Form::share);
+    visit.unless_empty("train_scores", self.train_scores);
     visit.group("val_loss", self.validation);
     visit.group("ema_loss", self.average);
     visit.unless_empty("bad_rows", self.bad_rows);

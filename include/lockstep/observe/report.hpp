@@ -67,7 +67,11 @@ struct ProgressFacts {
   float lr = 0;
   double loss = 0;                   ///< of the newest step
   std::uint64_t validate_every = 1;  ///< epochs; 0: never
+  Scores scores = {};                ///< of the newest step
 };
+/// "R2 0.8, RMSE 12.5".
+std::string say_scores(const Scores& scores);
+
 /// For a log (`columns` is 0), or for a terminal of this width.
 std::string progress_line(const model::Progress& progress, const RunStatistics& statistics,
                           const ProgressFacts& facts, int columns = 0, bool colours = false);

@@ -26,12 +26,14 @@ Course read_course(const std::filesystem::path& metrics);
 
 /// The best validation of a run.
 struct BestValidation {
-  double top1 = 0;
+  double top1 = 0;  ///< or another score
   std::uint64_t epoch = 0;
+  std::string score = {};  ///< its name; empty: top-1
 
   static void fields(auto& self, auto&& visit) {
     visit("best_val_top1", self.top1);
     visit("best_epoch", self.epoch);
+    visit.unless_empty("best_score", self.score);
   }
 };
 

@@ -18,14 +18,16 @@ namespace lockstep::serve {
 /// What is predicted, and where to.
 struct PredictSpec {
   std::filesystem::path out;         ///< shared by all workers
-  std::vector<std::string> classes;  ///< of the network
-  std::size_t batch = 64;            ///< rows that are computed together
-  std::size_t piece_rows = 0;        ///< rows that are claimed together; 0: see Pieces
-  std::size_t top = 5;               ///< classes that are kept of a row, the likeliest first
-  std::size_t features = 0;          ///< the network's outputs after the classes, which are kept
-  bool logits = false;               ///< kept, too
-  bool csv = false;                  ///< also writes predictions.csv
-  bool skip_unread = false;  ///< a row that cannot be read gets no class; else it is an error
+  std::vector<std::string> classes;  ///< of the network, or the names of its labels or values
+  data::Task task = data::Task::classes;
+  std::vector<float> target_mean = {}, target_stddev = {};  ///< of values
+  std::size_t batch = 64;                                   ///< rows that are computed together
+  std::size_t piece_rows = 0;  ///< rows that are claimed together; 0: see Pieces
+  std::size_t top = 5;         ///< classes that are kept of a row, the likeliest first
+  std::size_t features = 0;    ///< the network's outputs after the classes, which are kept
+  bool logits = false;         ///< kept, too
+  bool csv = false;            ///< also writes predictions.csv
+  bool skip_unread = false;    ///< a row that cannot be read gets no class; else it is an error
   /// Identifies the network and how it computes: "key = value" in each line. With the rows and the
   /// fields above, all that the predictions follow from.
   std::string model;

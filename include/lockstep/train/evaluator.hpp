@@ -11,10 +11,12 @@
 #include "lockstep/comm/control.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/data/augment/augment.hpp"
+#include "lockstep/data/loading/sampler.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/infer/classifier.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/observe/metrics.hpp"
+#include "lockstep/train/scores.hpp"
 
 namespace lockstep::train {
 
@@ -45,7 +47,8 @@ struct Confused {
 struct Evaluation {
   bool stopped = false;  ///< EvaluatorSpec::stop was true: nothing below is filled
   std::uint64_t rows = 0;
-  observe::Validation mean;
+  observe::Validation mean;            ///< top-1 and top-5 are NaN where the task is not classes
+  std::vector<OutputFigures> outputs;  ///< where the task is not classes
   /// Ascending by label, then predicted class; each pair that occurred is in it once. Only on rank
   /// 0, and only where it was asked for.
   std::vector<Confused> confusion;
@@ -80,6 +83,7 @@ class Evaluator {
 
  private:
   backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<Confused>* confusion);
+  void take_outputs(const data::Sampler& sampler, const data::Batch& batch, SaidRows& said);
   EvaluatorSpec spec_;
   device::Device& device_;
   comm::Control& control_;

@@ -24,6 +24,12 @@ namespace lockstep::train {
 /// data.classes classes; 0: as the model is usually trained. As many as a step takes.
 data::DataSetInfo synthetic_rows(const config::Config& config);
 
+/// What is decided about other programs' files: what their numbers become, and what is learned.
+struct DataChoices {
+  config::ElementChoice element = config::ElementChoice::automatic;
+  config::TaskChoice task = config::TaskChoice::automatic;
+};
+
 /// The rows of one run: its training and validation set, the order in which this replica reads
 /// them, and the loader that delivers them as batches. Every rank has one and makes the same calls.
 /// Methods throw InputError as the data set and the loader do.
@@ -33,13 +39,12 @@ class RunData {
   /// Opens both sets, or none where the rows are synthetic: then there is nothing to load. Throws
   /// InputError when they do not fit each other, the configuration or those of the other ranks.
   /// Collective. The references must outlive this. `begun_with`: what the run that it resumes has
-  /// made of other programs' numbers, where the configuration leaves it open.
-  RunData(const RunSpec& spec, comm::Control& control,
-          config::ElementChoice begun_with = config::ElementChoice::automatic);
+  /// made of other programs' files, where the configuration leaves it open.
+  RunData(const RunSpec& spec, comm::Control& control, const DataChoices& begun_with = {});
 
   const DataSets& sets() const { return sets_; }
-  /// What became of other programs' numbers; of shards, what the configuration says.
-  config::ElementChoice element() const;
+  /// What became of other programs' files; of shards, what the configuration says.
+  DataChoices choices() const;
   /// The training rows as the network sees them.
   const data::DataSetInfo& input() const { return input_; }
   const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
@@ -76,7 +81,7 @@ class RunData {
 
  private:
   void require_effects_fit() const;
-  void open_sets(config::ElementChoice begun_with);
+  void open_sets(const DataChoices& begun_with);
   void open_validation();
   void choose_order();
   void measure_workers(const data::LoaderSpec& loading);

@@ -65,7 +65,13 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
   }
   const data::DataSetInfo& info = rows.info();
   std::vector<std::uint64_t> per_class(info.classes.size());
-  for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
+  if (info.task == data::Task::classes)
+    for (const std::int32_t label : rows.labels()) ++per_class[static_cast<std::size_t>(label)];
+  for (std::size_t k = 0; k < info.wanted_values(); ++k)
+    for (std::size_t row = 0; row < info.rows; ++row) {
+      const float wanted = rows.wanted(row, k);
+      per_class[k] += info.task == data::Task::labels ? wanted == 1 : !std::isnan(wanted);
+    }
   Json classes = Json::array(), files = Json::array();
   for (std::size_t c = 0; c < info.classes.size(); ++c)
     classes.push_back({{"name", info.classes[c]}, {"rows", per_class[c]}});
@@ -90,6 +96,9 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
           {"element", choice_name(info.element)},
           {"mean", info.mean},
           {"stddev", info.stddev},
+          {"task", choice_name(info.task)},
+          {"target_mean", info.target_mean},
+          {"target_stddev", info.target_stddev},
           {"reading", reading_as_json(rows, uncached ? *uncached : rows)},
           {"classes", std::move(classes)}};
 }
@@ -112,7 +121,8 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
   }
   const model::Progress& at = header.progress;
   Json best = nullptr;
-  if (at.best_top1 >= 0) best = {{"top1", at.best_top1}, {"epoch", at.best_epoch}};
+  if (at.best_epoch > 0)
+    best = {{at.score.empty() ? "top1" : at.score, at.best_score}, {"epoch", at.best_epoch}};
   return {{"kind", "checkpoint"},
           {"path", path.string()},
           {"bytes", std::filesystem::file_size(path)},
@@ -126,6 +136,9 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"input", {input.height, input.width, input.channels}},
           {"mean", input.mean},
           {"stddev", input.stddev},
+          {"task", choice_name(input.task)},
+          {"target_mean", input.target_mean},
+          {"target_stddev", input.target_stddev},
           {"fit", choice_name(about.preparation.fit)},
           {"short_side", about.preparation.short_side},
           {"classes", input.classes},

@@ -34,6 +34,13 @@ std::string given_keys(const std::string& toml) {
   }
 }
 
+/// "10 classes", "3 labels", "2 values".
+std::string counted_outputs(const Json& of) {
+  const std::string task = of["task"];
+  return counted(of["classes"].size(),
+                 task == "classes" ? "class" : task.substr(0, task.size() - 1));
+}
+
 std::string percent(const Json& share) {
   return share.is_null() ? "no number" : fmt::format("{:.2f} %", 100 * share.get<double>());
 }
@@ -77,11 +84,19 @@ std::string shards_as_text(const Json& set) {
   };
   text += fmt::format("mean {}, deviation {}\n", listed(set["mean"]), listed(set["stddev"]));
   text += reading_as_text(set["reading"]);
-  text += counted(set["classes"].size(), "class") + ":";
+  text += counted_outputs(set) + ":";
   for (const Json& one : set["classes"])
     text +=
         fmt::format("\n  {:>8}  {}", one["rows"].dump(), one_line(one["name"].get<std::string>()));
   return text;
+}
+
+/// The score comes first, by its name.
+std::string say_best(const Json& best) {
+  const bool by_top1 = best.contains("top1");
+  return fmt::format("best validation {} {} in epoch {}",
+                     by_top1 ? "top-1" : best.items().begin().key(),
+                     by_top1 ? percent(best["top1"]) : best.front().dump(), best["epoch"].dump());
 }
 
 std::string checkpoint_as_text(const Json& checkpoint) {
@@ -91,16 +106,14 @@ std::string checkpoint_as_text(const Json& checkpoint) {
                   checkpoint["step"].dump(), counted(checkpoint["epochs_done"], "epoch"),
                   counted(checkpoint["steps_in_epoch"], "step"));
   text += checkpoint["best"].is_null() ? std::string("not validated yet")
-                                       : fmt::format("best validation top-1 {} in epoch {}",
-                                                     percent(checkpoint["best"]["top1"]),
-                                                     checkpoint["best"]["epoch"].dump());
+                                       : say_best(checkpoint["best"]);
   const Json& input = checkpoint["input"];
   text += fmt::format("\nformat {}; network {} of {} nodes", checkpoint["format"].dump(),
                       checkpoint["network"].get<std::string>(), checkpoint["nodes"].dump());
   text +=
       fmt::format("\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {}\n",
                   checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
-                  input[1].dump(), input[2].dump(), counted(checkpoint["classes"].size(), "class"));
+                  input[1].dump(), input[2].dump(), counted_outputs(checkpoint));
   if (const std::string exchange = checkpoint["exchange"]; exchange != model::exact_exchange)
     text += fmt::format("exchange '{}': what stands for ranks that may differ\n", exchange);
   text +=

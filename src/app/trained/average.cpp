@@ -40,8 +40,11 @@ void require_writable(const AverageOptions& options) {
 
 model::Model mean_of(const std::vector<std::string>& checkpoints) {
   model::WeightMean mean;
-  for (const std::string& path : checkpoints)
-    mean.add(model::load(path, infer::describe_by_config), path);
+  for (const std::string& path : checkpoints) {
+    model::Model model = model::load(path, infer::describe_by_config);
+    infer::require_classes(model.about, path, "average");
+    mean.add(std::move(model), path);
+  }
   return std::move(mean).take();
 }
 

@@ -52,9 +52,17 @@ std::vector<ConfigKey> data_keys() {
           "files that are not shards: range of floats that become uint8, as 256 levels, rounded; "
           "auto: 0-1 or 0-255, inferred from some rows")
           .for_external(),
+      key("data.task", &C::data, &Section::task,
+          "files that are not shards: what to learn: one class of a row; each of several labels, 0 "
+          "or 1, also where one row in 10 or less is not one-hot; or numbers; auto: classes or "
+          "labels, by the labels' form")
+          .for_external(),
+      key("data.unknown", &C::data, &Section::unknown,
+          "labels and values: which numbers mean that one is not known, so that it counts nowhere")
+          .for_external(),
       key("data.classes", &C::data, &Section::classes,
-          "files that are not shards: number of classes; auto: those named in the file, else the "
-          "largest label + 1")
+          "files that are not shards: number of classes (or labels, or values); auto: those named "
+          "in the file, else the largest label + 1")
           .within(0, 1 << 20)
           .or_auto()
           .for_external(),

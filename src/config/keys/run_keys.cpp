@@ -279,6 +279,12 @@ std::vector<ConfigKey> eval_keys() {
           .or_auto()
           .needs("data.val", validates, "nothing is validated")
           .bookkeeping(),
+      key("eval.best", &C::eval, &Section::best,
+          "score of a validation that chooses best.h5: of classes top-1, top-5 or loss; of labels "
+          "mAP, AUC, micro-F1, macro-F1, samples-F1, exact-match or loss; of values RMSE, MAE, R2 "
+          "or loss")
+          .if_empty("top-1, mAP or RMSE")
+          .needs("data.val", validates, "nothing is validated"),
       key("eval.every-epochs", &C::eval, &Section::every_epochs,
           "validate every N epochs, and after the last")
           .at_least(1)

@@ -122,4 +122,16 @@ void mix_rows(const Mix& how, std::size_t rows, std::size_t height, std::size_t 
   }
 }
 
+void mix_wanted(const Mix& how, std::size_t rows, std::size_t outputs, float* wanted) {
+  if (rows < 2 || how.share >= 1) return;
+  const float* const last = wanted + (rows - 1) * outputs;
+  const std::vector<float> unmixed_last(last, last + outputs);
+  for (std::size_t row = rows; row-- > 0;) {
+    float* const own = wanted + row * outputs;
+    const float* const partner = row > 0 ? own - outputs : unmixed_last.data();
+    for (std::size_t k = 0; k < outputs; ++k)
+      own[k] = how.share * own[k] + (1 - how.share) * partner[k];
+  }
+}
+
 }  // namespace lockstep::data

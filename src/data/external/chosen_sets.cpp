@@ -192,12 +192,16 @@ ChosenSets choose_sets(hid_t file, const fs::path& path, const ExternalSpec& spe
   return sets;
 }
 
-std::string sets_text(const ChosenSets& sets) {
-  const bool one_hot = !sets.labels.texts && may_be_one_hot(sets.labels, sets.images.shape[0]);
-  return fmt::format("images {}, labels {}{}{}", shape_text(sets.images), shape_text(sets.labels),
-                     one_hot             ? " (one-hot)"
-                     : sets.labels.texts ? " (texts)"
-                                         : "",
+std::string sets_text(const ChosenSets& sets, const ExternalLabels& labels) {
+  const bool values = labels.wanted.task() == Task::values;
+  return fmt::format("images {}, {} {}{}{}", shape_text(sets.images), values ? "values" : "labels",
+                     shape_text(sets.labels),
+                     labels.classes > 0                     ? " (one-hot)"
+                     : sets.labels.texts                    ? " (texts)"
+                     : labels.wanted.task() != Task::labels ? ""
+                     : may_be_one_hot(sets.labels, sets.labels.shape[0])
+                         ? " (not one-hot: each of a row's labels is 0 or 1)"
+                         : " (0 or 1)",
                      sets.labels_file ? " in " + sets.labels_path.string() : "");
 }
 

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "data/external/wanted_rows.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/data/external/external.hpp"
 
@@ -66,23 +69,37 @@ ChosenSets choose_sets(hid_t file, const std::filesystem::path& path, const Exte
 /// Whether a data set may be labels of which each is a row of numbers, one of them 1.
 bool may_be_one_hot(const StoredSet& set, hsize_t rows);
 
-/// "images /x [100, 16, 16, 3], labels /y [100, 4] (one-hot)".
-std::string sets_text(const ChosenSets& sets);
-
 /// The labels of another program's file.
 struct ExternalLabels {
   std::vector<std::int32_t> labels;  ///< [rows]
   std::vector<std::string> texts;    ///< where labels are texts: each once; a label is its place
   std::size_t classes = 0;           ///< that a row of one-hot labels has; else 0
+  WantedRows wanted;                 ///< where the task is not classes: then each label above is 0
 };
+
+/// "images /x [100, 16, 16, 3], labels /y [100, 4] (one-hot)".
+std::string sets_text(const ChosenSets& sets, const ExternalLabels& labels);
 
 /// Whether the first rows of a matrix are one-hot. The caller holds an h5::Session.
 bool begins_one_hot(hid_t file, const StoredSet& set);
 
-/// Reads the labels that were chosen: a whole number or a text for each row, true or false, or a
-/// row of numbers of which one is 1 and the others 0 (one-hot). Throws InputError naming file and
+/// Reads the labels that were chosen, by `task` and `unknown` of the spec: of classes a whole
+/// number or a text for each row, true or false, or a row of numbers of which one is 1 and the
+/// others 0 (one-hot); of labels a row of 0 and 1; or numbers. Throws InputError naming file and
 /// row, or the data set where it is not whole (see require_whole). `file`: that of the labels. The
 /// caller holds an h5::Session.
-ExternalLabels read_labels(hid_t file, const ChosenSets& sets);
+ExternalLabels read_labels(hid_t file, const ChosenSets& sets, const ExternalSpec& spec);
+
+/// Rows [first, first + count) of labels that are numbers. Throws InputError naming file and set.
+void read_reals(const h5::Data& data, const std::filesystem::path& path, const StoredSet& set,
+                hsize_t first, hsize_t count, std::vector<double>& numbers);
+
+/// The place of the only 1 among zeros.
+std::optional<std::size_t> only_one(std::span<const double> row);
+
+/// Reads what rows should say where each is not of one class (see read_labels). Without a task in
+/// the spec the set must be labels beyond doubt: a matrix of 0 and 1 of which many rows are not
+/// one-hot.
+WantedRows read_wanted(const h5::Data& data, const ChosenSets& sets, const ExternalSpec& spec);
 
 }  // namespace lockstep::data

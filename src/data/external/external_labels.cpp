@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
-#include <span>
 #include <unordered_map>
 
 #include "data/chunked/chunk_filters.hpp"
@@ -96,7 +94,52 @@ bool has_no_sign(const h5::Data& data) {
   return H5Tget_sign(type.get()) == H5T_SGN_NONE;
 }
 
-/// The place of the only 1 among zeros.
+/// False at a row that is not one-hot. REQUIRES: a matrix.
+bool read_one_hot(const h5::Data& data, const std::filesystem::path& path, const StoredSet& set,
+                  bool must_be, std::vector<std::int32_t>& labels) {
+  constexpr hsize_t block_values = 1 << 20;
+  const std::size_t classes = set.shape[1];
+  const hsize_t block = std::max<hsize_t>(1, block_values / classes);
+  std::vector<double> values;
+  for (hsize_t first = 0; first < set.shape[0]; first += block) {
+    read_reals(data, path, set, first, std::min(block, set.shape[0] - first), values);
+    for (std::size_t at = 0; at < values.size(); at += classes) {
+      const auto label = only_one(std::span(values).subspan(at, classes));
+      if (!label && !must_be) return false;
+      if (!label)
+        h5::refuse(path, fmt::format("row {} of {} is not one-hot (one number is 1, the others 0), "
+                                     "as data.task = classes needs it",
+                                     first + at / classes, shape_text(set)));
+      labels.push_back(static_cast<std::int32_t>(*label));
+    }
+  }
+  return true;
+}
+
+void read_whole_numbers(const h5::Data& data, const ChosenSets& sets,
+                        std::vector<std::int32_t>& labels) {
+  const std::filesystem::path& path = sets.labels_path;
+  const StoredSet& set = sets.labels;
+  const Missing missing = missing_values(data.get());
+  const auto take = [&](auto numbers) {
+    read_rows(data, path, set, 0, set.shape[0], numbers);
+    accept(numbers, 0, path, set, missing, labels);
+  };
+  if (set.floats)
+    take(std::vector<double>());
+  else if (has_no_sign(data))
+    take(std::vector<std::uint64_t>());
+  else
+    take(std::vector<std::int64_t>());
+}
+
+}  // namespace
+
+void read_reals(const h5::Data& data, const std::filesystem::path& path, const StoredSet& set,
+                hsize_t first, hsize_t count, std::vector<double>& numbers) {
+  read_rows(data, path, set, first, count, numbers);
+}
+
 std::optional<std::size_t> only_one(std::span<const double> row) {
   std::optional<std::size_t> place;
   for (std::size_t i = 0; i < row.size(); ++i) {
@@ -106,22 +149,6 @@ std::optional<std::size_t> only_one(std::span<const double> row) {
   }
   return place;
 }
-
-void accept_one_hot(const std::vector<double>& values, hsize_t first,
-                    const std::filesystem::path& path, const StoredSet& set,
-                    std::vector<std::int32_t>& labels) {
-  const std::size_t classes = set.shape[1];
-  for (std::size_t at = 0; at < values.size(); at += classes) {
-    const auto label = only_one(std::span(values).subspan(at, classes));
-    if (!label)
-      h5::refuse(path, fmt::format("row {} of {} is not one-hot (one number is 1, the others 0), "
-                                   "and other labels are one whole number for each row",
-                                   first + at / classes, shape_text(set)));
-    labels.push_back(static_cast<std::int32_t>(*label));
-  }
-}
-
-}  // namespace
 
 bool begins_one_hot(hid_t file, const StoredSet& set) {
   constexpr hsize_t looked_at = 8;
@@ -138,45 +165,34 @@ bool begins_one_hot(hid_t file, const StoredSet& set) {
   return true;
 }
 
-ExternalLabels read_labels(hid_t file, const ChosenSets& sets) {
-  constexpr hsize_t block_values = 1 << 20;
+ExternalLabels read_labels(hid_t file, const ChosenSets& sets, const ExternalSpec& spec) {
   const std::filesystem::path& path = sets.labels_path;
   const StoredSet& set = sets.labels;
   h5::Item item = h5::Item::data_set(file, path, set.name);
-  const hsize_t rows = set.shape[0];
   ExternalLabels read;
   const h5::Data data(H5Dopen2(file, set.name.c_str(), H5P_DEFAULT));
   const Sources sources = require_whole(path, data.get());  // open while they are read
-  read.labels.reserve(rows);
+  read.labels.reserve(set.shape[0]);
+  const bool of_classes = spec.task.value_or(Task::classes) == Task::classes;
   if (set.texts) {
+    if (!of_classes)
+      h5::refuse(path, fmt::format("/{} holds texts, which are names of classes: data.task = {} "
+                                   "needs numbers",
+                                   set.name, choice_name(*spec.task)));
     read_texts(item, path, set, read);
-    return read;
+  } else if (of_classes && !may_be_one_hot(set, set.shape[0])) {
+    read_whole_numbers(data, sets, read.labels);
+    if (sets.is_guess) require_repeated(path, set, read.labels);
+  } else if (of_classes && read_one_hot(data, path, set, spec.task.has_value(), read.labels)) {
+    read.classes = set.shape[1];
+  } else {
+    read.wanted = read_wanted(data, sets, spec);
+    read.labels.assign(set.shape[0], 0);
   }
-  const Missing missing = missing_values(data.get());
-  const bool one_hot = may_be_one_hot(set, rows);
-  if (one_hot) read.classes = set.shape[1];
-  const hsize_t block = one_hot ? std::max<hsize_t>(1, block_values / set.shape[1]) : rows;
-  std::vector<double> reals;
-  std::vector<std::int64_t> whole;
-  std::vector<std::uint64_t> natural;
-  const bool no_sign = has_no_sign(data);
-  for (hsize_t first = 0; first < rows; first += block) {
-    const hsize_t count = std::min(block, rows - first);
-    if (one_hot) {
-      read_rows(data, path, set, first, count, reals);
-      accept_one_hot(reals, first, path, set, read.labels);
-    } else if (set.floats) {
-      read_rows(data, path, set, first, count, reals);
-      accept(reals, first, path, set, missing, read.labels);
-    } else if (no_sign) {
-      read_rows(data, path, set, first, count, natural);
-      accept(natural, first, path, set, missing, read.labels);
-    } else {
-      read_rows(data, path, set, first, count, whole);
-      accept(whole, first, path, set, missing, read.labels);
-    }
-  }
-  if (sets.is_guess) require_repeated(path, set, read.labels);
+  if (read.wanted.task() == Task::classes && spec.unknown != UnknownLabels::none)
+    h5::refuse(path, fmt::format("data.unknown = {} is about labels that are 0 or 1, and values; "
+                                 "the labels of {} are classes",
+                                 choice_name(spec.unknown), shape_text(set)));
   return read;
 }
 
@@ -192,6 +208,9 @@ std::string first_setting(const ExternalSpec& spec) {
   if (spec.layout != "auto") return "data.layout = " + spec.layout;
   if (spec.element != "auto") return "data.element = " + spec.element;
   if (spec.range != "auto") return "data.range = " + spec.range;
+  if (spec.task) return std::string("data.task = ") + choice_name(*spec.task);
+  if (spec.unknown != UnknownLabels::none)
+    return std::string("data.unknown = ") + choice_name(spec.unknown);
   return {};
 }
 

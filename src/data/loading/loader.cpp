@@ -25,9 +25,10 @@ struct Slot {
   enum class State { free, filling, ready, lent };
   State state = State::free;
   std::size_t missing = 0;      // rows that no worker has finished
-  device::PinnedBuffer memory;  // images, then targets
+  device::PinnedBuffer memory;  // images, then targets, then what else is wanted
   std::uint8_t* images = nullptr;
   Target* targets = nullptr;
+  float* wanted = nullptr;  // null where the task is classes
   std::vector<Replaced> replaced;
 };
 
@@ -59,6 +60,7 @@ struct Loader::Impl {
   const Sampler sampler;
   const DataSetInfo shape;      // of a batch's rows
   const std::size_t row_bytes;  // of a batch
+  const std::size_t wanted_values;
   const std::uint64_t end_turn;
   const std::size_t readahead;  // rows
   std::vector<Slot> slots;
@@ -81,6 +83,7 @@ struct Loader::Impl {
         sampler(what.sampler),
         shape(rows.info()),
         row_bytes(shape.row_bytes()),
+        wanted_values(shape.wanted_values()),
         end_turn((spec.epoch + spec.epochs) * sampler.batches()),
         readahead(spec.readahead > 0 ? spec.readahead : rows.usual_readahead(spec)),
         slots(spec.slots),
@@ -97,10 +100,13 @@ struct Loader::Impl {
     const std::size_t target_offset =
         (image_bytes + target_alignment - 1) / target_alignment * target_alignment;
     for (Slot& slot : slots) {
-      slot.memory =
-          device.allocate_pinned(target_offset + sampler.replica_batch() * sizeof(Target));
+      const std::size_t wanted_offset = target_offset + sampler.replica_batch() * sizeof(Target);
+      slot.memory = device.allocate_pinned(wanted_offset +
+                                           sampler.replica_batch() * wanted_values * sizeof(float));
       slot.images = reinterpret_cast<std::uint8_t*>(slot.memory.data());
       slot.targets = reinterpret_cast<Target*>(slot.memory.data() + target_offset);
+      if (wanted_values > 0)
+        slot.wanted = reinterpret_cast<float*>(slot.memory.data() + wanted_offset);
     }
   }
 
@@ -192,8 +198,10 @@ struct Loader::Impl {
     for (std::size_t i = piece.first; i < piece.last; ++i) {
       if (stopping.load(std::memory_order_relaxed)) return false;
       const std::span image(slot.images + i * row_bytes, row_bytes);
+      const std::span wanted(slot.wanted + i * wanted_values, wanted_values);
       if (i >= part.rows) {
         std::memset(image.data(), 0, image.size());
+        std::ranges::fill(wanted, 0.f);
         slot.targets[i] = Target{};
         continue;
       }
@@ -204,6 +212,7 @@ struct Loader::Impl {
         make(epoch, row, image);
       const std::int32_t label = rows.label(row);
       slot.targets[i] = Target{label, label, 1};
+      if (wanted_values > 0) rows.wanted(row, wanted);
     }
     return true;
   }
@@ -241,6 +250,7 @@ struct Loader::Impl {
     const Mix mix = draw_mix(spec.mix, turn / sampler.batches(), batch, shape.height, shape.width);
     mix_rows(mix, sampler.part(batch).rows, shape.height, shape.width, shape.pixel_bytes(),
              slot.images, slot.targets);
+    if (wanted_values > 0) mix_wanted(mix, sampler.part(batch).rows, wanted_values, slot.wanted);
   }
 
   Batch next() {
@@ -257,6 +267,7 @@ struct Loader::Impl {
     Batch batch;
     batch.images = slot.images;
     batch.targets = slot.targets;
+    batch.wanted = slot.wanted;
     batch.epoch = turn / sampler.batches();
     batch.index = turn % sampler.batches();
     batch.rows = sampler.part(batch.index).rows;

@@ -115,6 +115,13 @@ DataSetRows::DataSetRows(const DataSet& rows, const AugmentSpec& spec)
       spec_(spec),
       info_(delivered(rows.info(), spec, rows.files().front().string())) {}
 
+void DataSetRows::wanted(std::size_t row, std::span<float> to) const {
+  for (std::size_t k = 0; k < to.size(); ++k) {
+    to[k] = rows_.wanted(row, k);
+    if (info_.task == Task::values) to[k] = (to[k] - info_.target_mean[k]) / info_.target_stddev[k];
+  }
+}
+
 MakeRow DataSetRows::row_maker() const {
   return [reader = std::make_shared<RowReader>(rows_, spec_)](std::uint64_t epoch, std::size_t row,
                                                               std::span<std::uint8_t> image) {

@@ -44,6 +44,7 @@ struct DataSet::Impl {
   mutable std::vector<RowNames> names;  // of each file
   DataSetInfo info;
   std::vector<std::int32_t> labels;
+  WantedRows wanted;
   std::size_t one_hot_classes = 0;  // the most of any file
   std::vector<std::string> doubts;
   bool sorted_texts = false;  // the classes are the labels' texts
@@ -75,6 +76,8 @@ struct DataSet::Impl {
     info.rows += file.info.rows;
     labels.insert(labels.end(), file.labels.begin(), file.labels.end());
     file.labels = {};
+    if (info.task != Task::classes) wanted.append(file.wanted);
+    file.wanted = {};
     one_hot_classes = std::max(one_hot_classes, file.one_hot_classes);
     if (!file.doubt.empty() && doubts.empty())
       doubts.push_back(fmt::format("{}: {}", file.path.string(), file.doubt));
@@ -84,8 +87,12 @@ struct DataSet::Impl {
 
   // Fills in what other programs' files do not say.
   void complete(const ExternalSpec& spec) {
-    sorted_texts = number_texts(files, spec, info, labels);
-    name_classes(spec);
+    if (info.task == Task::classes) {
+      sorted_texts = number_texts(files, spec, info, labels);
+      name_classes(spec);
+    } else {
+      name_outputs(spec);
+    }
     const auto classes = static_cast<std::int64_t>(info.classes.size());
     const auto wrong = std::find_if(labels.begin(), labels.end(),
                                     [&](std::int32_t label) { return label >= classes; });
@@ -101,6 +108,33 @@ struct DataSet::Impl {
     } else {
       measure_channels(spec.skips_bad_rows);
     }
+  }
+
+  void name_outputs(const ExternalSpec& spec) {
+    const std::size_t outputs = wanted.outputs();
+    const auto require_as_many = [&](std::size_t said, const std::string& by) {
+      if (said != outputs)
+        h5::refuse(files.front().path, fmt::format("has {} {} a row, but {} {}", outputs,
+                                                   choice_name(info.task), by, said));
+    };
+    if (spec.classes > 0) require_as_many(spec.classes, "data.classes =");
+    if (spec.like != nullptr) {
+      require_as_many(spec.like->classes.size(), "the training has");
+      info.target_mean = spec.like->target_mean;
+      info.target_stddev = spec.like->target_stddev;
+    } else if (info.task == Task::values) {
+      TargetMoments moments = measure_targets(wanted);
+      info.target_mean = std::move(moments.mean);
+      info.target_stddev = std::move(moments.stddev);
+    }
+    if (!info.classes.empty()) return;
+    const std::string& set = files.front().set_names[1];
+    if (spec.like != nullptr)
+      info.classes = spec.like->classes;
+    else if (outputs == 1)
+      info.classes = {set.substr(set.rfind('/') + 1)};
+    else
+      info.classes = numbered(outputs);
   }
 
   void name_classes(const ExternalSpec& spec) {
@@ -175,8 +209,13 @@ struct DataSet::Impl {
     return sums;
   }
 
+  std::uint32_t hash_labels() const {
+    const std::uint32_t hash = crc32c(labels.data(), labels.size() * sizeof(std::int32_t));
+    return info.task == Task::classes ? hash : wanted.hash(hash);
+  }
+
   std::uint32_t hash_rows() const {
-    std::uint32_t hash = crc32c(labels.data(), labels.size() * sizeof(std::int32_t));
+    std::uint32_t hash = hash_labels();
     for (const ShardFile& file : files) hash = crc32c(&file.rows_hash, sizeof file.rows_hash, hash);
     return hash;
   }
@@ -239,6 +278,10 @@ const DataSetInfo& DataSet::info() const { return impl_->info; }
 
 std::span<const std::int32_t> DataSet::labels() const { return impl_->labels; }
 
+float DataSet::wanted(std::size_t row, std::size_t output) const {
+  return impl_->wanted.of(row, output);
+}
+
 std::vector<std::filesystem::path> DataSet::files() const {
   std::vector<std::filesystem::path> paths;
   for (const ShardFile& file : impl_->files) paths.push_back(file.path);
@@ -246,7 +289,7 @@ std::vector<std::filesystem::path> DataSet::files() const {
 }
 
 std::string DataSet::fingerprint() const {
-  std::uint32_t hash = crc32c(impl_->labels.data(), impl_->labels.size() * sizeof(std::int32_t));
+  std::uint32_t hash = impl_->hash_labels();
   for (const ShardFile& file : impl_->files) {
     std::string text = fmt::format("{} {:08x}", file.path.filename().string(), file.rows_hash);
     if (const FileStamp stamp = stamp_of(file.path); file.external())

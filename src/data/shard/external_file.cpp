@@ -138,6 +138,21 @@ struct Images {
   }
 };
 
+/// The task of a data set's first file, or training set, is that of the others.
+ExternalSpec with_task(ExternalSpec spec, const ShardFile* first) {
+  if (first != nullptr)
+    spec.task = first->info.task;
+  else if (spec.like != nullptr)
+    spec.task = spec.like->task;
+  return spec;
+}
+
+/// Names that are not one for each label or value say nothing about them.
+void keep_names_of_outputs(ShardFile& opened) {
+  if (opened.info.task == Task::classes) return;
+  if (opened.info.classes.size() != opened.wanted.outputs()) opened.info.classes.clear();
+}
+
 ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec, Images& images) {
   const h5::Session session;
   ShardFile opened;
@@ -146,7 +161,6 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   const h5::File file = open_hdf5(path);
   refuse_matlab(path);
   const ChosenSets sets = choose_sets(file.get(), path, spec);
-  opened.sets = sets_text(sets);
   opened.labels_elsewhere = static_cast<bool>(sets.labels_file);
   opened.set_names = {'/' + sets.images.name, '/' + sets.labels.name};
   h5::Item item = h5::Item::data_set(file.get(), path, sets.images.name);
@@ -166,7 +180,11 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   const hid_t labels_file = sets.labels_file ? sets.labels_file.get() : file.get();
   if (opened.info.classes.empty())
     opened.info.classes = read_classes(labels_file, sets.labels_path, sets);
-  ExternalLabels labels = read_labels(labels_file, sets);
+  ExternalLabels labels = read_labels(labels_file, sets, spec);
+  opened.sets = sets_text(sets, labels);
+  opened.info.task = labels.wanted.task();
+  opened.wanted = std::move(labels.wanted);
+  keep_names_of_outputs(opened);
   opened.labels = std::move(labels.labels);
   opened.one_hot_classes = labels.classes;
   opened.label_texts = std::move(labels.texts);
@@ -261,7 +279,7 @@ std::string say_element(Number number, Element element) {
 ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
                         const ShardFile* first, BlockCache& cache) {
   Images images;  // closes what it holds under its own Session
-  ShardFile opened = open_data(path, spec, images);
+  ShardFile opened = open_data(path, with_task(spec, first), images);
   decide_element(opened, images, spec, first);
   judge(opened, images, spec);
   PixelForm& form = images.form;

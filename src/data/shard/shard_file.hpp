@@ -12,6 +12,7 @@
 
 #include "data/chunked/block_cache.hpp"
 #include "data/chunked/pixel_form.hpp"
+#include "data/external/wanted_rows.hpp"
 #include "data/shard/rows.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
@@ -37,6 +38,7 @@ struct ShardFile {
   std::filesystem::path path;
   DataSetInfo info;
   std::vector<std::int32_t> labels;  ///< [rows]
+  WantedRows wanted;                 ///< [rows], where info.task is not classes
   std::unique_ptr<Rows> rows;
   std::uint32_t rows_hash = 0;      ///< of the checksums of all rows; 0 of another program's file
   std::size_t one_hot_classes = 0;  ///< of another program's one-hot labels; else 0

@@ -104,6 +104,7 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
     disagree("", "images " + join(other.set_names, " and labels "),
              "images " + join(first.set_names, " and labels ") +
                  "; name them by --data.images and --data.labels");
+  if (a.task != b.task) disagree("", choice_name(b.task), choice_name(a.task));
   if (a.classes != b.classes) {
     disagree("the classes ", join(b.classes, ", "), join(a.classes, ", "));
   }

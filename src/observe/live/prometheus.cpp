@@ -1,5 +1,6 @@
 #include "observe/live/prometheus.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -48,12 +49,23 @@ void show(Page& page, const StartRecord& start) {
   page.gauge("steps_per_epoch", "Steps of an epoch.", static_cast<double>(start.steps_per_epoch));
 }
 
+/// A gauge for each score: train_mAP, validation_micro_F1.
+void show(Page& page, const std::string& before, const char* help, const Scores& scores) {
+  for (const auto& [score, value] : scores) {
+    std::string name = before + score;
+    std::ranges::replace(name, '-', '_');
+    page.gauge(name, help, value);
+  }
+}
+
 void show(Page& page, const StepRecord& step) {
   page.counter("steps_total", "Steps that the run has done.", static_cast<double>(step.step));
   page.counter("images_total", "Rows that training has seen.", static_cast<double>(step.samples));
   page.gauge("epoch", "The epoch of the last step, from 1.", static_cast<double>(step.epoch));
   page.gauge("loss", "Loss of the last step's global batch.", step.loss);
-  page.gauge("top1_ratio", "Share of the last step's rows that were right.", step.top1);
+  if (step.scores.empty())
+    page.gauge("top1_ratio", "Share of the last step's rows that were right.", step.top1);
+  show(page, "", "Of the last step.", step.scores);
   page.gauge("learning_rate", "Of the last step.", double{step.lr});
   if (step.gradient_norm)
     page.gauge("gradient_norm", "Of the last step's gradient.", *step.gradient_norm);
@@ -71,10 +83,14 @@ void show(Page& page, const StepRecord& step) {
 
 void show(Page& page, const EpochRecord& epoch) {
   page.gauge("train_loss", "Mean loss of the last epoch.", epoch.train_loss);
-  page.gauge("train_top1_ratio", "Share of the last epoch's rows that were right.",
-             epoch.train_top1);
+  if (epoch.train_scores.empty())
+    page.gauge("train_top1_ratio", "Share of the last epoch's rows that were right.",
+               epoch.train_top1);
+  show(page, "train_", "Of the last epoch.", epoch.train_scores);
   const auto validated = [&](std::string_view of, const Validation& got) {
     page.gauge(fmt::format("{}_loss", of), "Mean loss over the validation set.", got.loss);
+    show(page, fmt::format("{}_", of), "Of the validation set.", got.scores);
+    if (!got.scores.empty()) return;
     page.gauge(fmt::format("{}_top1_ratio", of), "Share of the set that was right.", got.top1);
     page.gauge(fmt::format("{}_top5_ratio", of), "Share with the label among the first five.",
                got.top5);

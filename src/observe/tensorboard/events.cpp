@@ -71,6 +71,11 @@ class Curves {
   }
   void stamp(const char*, std::uint64_t) {}
   void unless_empty(const char*, const std::vector<std::string>&) {}
+  /// Each score has a curve: "val_scores" makes val_mAP.
+  void unless_empty(std::string_view name, const Scores& scores) {
+    name.remove_suffix(std::string_view("scores").size());
+    for (const auto& [score, value] : scores) put(std::string(name) + score, value, Form::mean);
+  }
 
   const WireMessage& summary() const { return summary_; }
 

@@ -26,6 +26,10 @@ class Shards final : public Source {
         sets_[0].rows.info().element == data::Element::u8,
         fmt::format("{} has images of {}, and shards hold uint8: a training reads them in place",
                     training.string(), choice_name(sets_[0].rows.info().element)));
+    require(
+        sets_[0].rows.info().task == data::Task::classes,
+        fmt::format("{} has {}, and shards hold one class a row: a training reads them in place",
+                    training.string(), choice_name(sets_[0].rows.info().task)));
     remark(sets_[0]);
     if (const std::string order = sets_[0].rows.say_order(); !order.empty())
       remarks_.push_back(order);

@@ -223,6 +223,7 @@ std::size_t run_all(const nn::Network& network, std::span<const backend::Program
   std::vector<std::unique_ptr<CpuProgram>> programs;
   for (backend::ProgramSpec spec : specs) {
     spec.recompute = {.mode = backend::Recompute::Mode::least};
+    spec.loss = {};  // its targets are classes
     programs.push_back(
         std::make_unique<CpuProgram>(network, spec, parameters, team, block, chunk_bytes));
     run_once(*programs.back(), network);

@@ -214,7 +214,7 @@ void CpuProgram::load(const data::Batch& batch) {
   check(batch.capacity == spec_.batch,
         "the batch does not have the size that the program was compiled for");
   image_.load(batch.images);
-  if (head_) head_->load(batch.targets);
+  if (head_) head_->load(batch.targets, batch.wanted);
 }
 
 void CpuProgram::load_normalised(std::span<const float> images,

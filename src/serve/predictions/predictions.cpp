@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -254,17 +255,40 @@ std::string csv_field(const std::string& text) {
   return plain ? field : '"' + field + '"';
 }
 
-std::string csv_head(const PredictionColumns& columns) {
+std::string csv_head(const PredictionColumns& columns, const std::vector<std::string>& names) {
   std::string text = "row";
   if (columns.name_bytes > 0) text += ",file";
   if (columns.labels) text += ",label";
   for (std::size_t k = 1; k <= columns.top; ++k)
     text += fmt::format(",class_{},probability_{}", k, k);
+  if (columns.probabilities > 0) text += ",labels";
+  for (std::size_t k = 0; k < columns.probabilities; ++k)
+    text += ',' + csv_field("probability_" + names.at(k));
+  for (std::size_t k = 0; k < columns.values; ++k) text += ',' + csv_field("value_" + names.at(k));
   return text + '\n';
 }
 
-/// `classes`: a field for each.
-std::string csv_rows(const Predictions& table, const std::vector<std::string>& classes) {
+/// The fields of a row of labels, or of values; `names` are not fields yet.
+std::string csv_outputs(const Predictions& table, std::size_t row,
+                        const std::vector<std::string>& names) {
+  const std::size_t labels = table.columns.probabilities, values = table.columns.values;
+  std::string text, said;
+  for (std::size_t k = 0; k < labels; ++k)
+    if (table.probability[row * labels + k] > 0.5f) said += (said.empty() ? "" : ";") + names.at(k);
+  if (labels > 0) text += ',' + csv_field(said);
+  const std::span<const float> numbers =
+      labels > 0 ? std::span(table.probability).subspan(row * labels, labels)
+                 : std::span(table.value).subspan(row * values, values);
+  for (const float number : numbers) {
+    text += ',';
+    if (!std::isnan(number)) text += fmt::format("{}", number);
+  }
+  return text;
+}
+
+/// `classes`: a field for each of `names`.
+std::string csv_rows(const Predictions& table, const std::vector<std::string>& classes,
+                     const std::vector<std::string>& names) {
   const PredictionColumns& columns = table.columns;
   const auto class_field = [&](std::int32_t index) {
     return index < 0 ? std::string() : classes.at(static_cast<std::size_t>(index));
@@ -278,7 +302,7 @@ std::string csv_rows(const Predictions& table, const std::vector<std::string>& c
       text += ',' + class_field(table.top_class[at]) + ',';
       if (table.top_class[at] >= 0) text += fmt::format("{}", table.top_probability[at]);
     }
-    text += '\n';
+    text += csv_outputs(table, r, names) + '\n';
   }
   return text;
 }
@@ -298,8 +322,8 @@ bool publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
   std::vector<std::string> fields;
   for (const std::string& name : classes) fields.push_back(csv_field(name));
   PendingPieces file(path, 0);
-  file.add(csv_head(columns));
-  for (const fs::path& part : parts) file.add(csv_rows(read_table(part, wanted), fields));
+  file.add(csv_head(columns, classes));
+  for (const fs::path& part : parts) file.add(csv_rows(read_table(part, wanted), fields, classes));
   return file.publish();
 }
 
@@ -311,7 +335,14 @@ PredictionCounts count_predictions(const fs::path& merged, const PredictionColum
   require(table.rows() == all.rows && job_of(merged) == all.job,
           fmt::format("{}: has other rows, or is of another job", merged.string()));
   PredictionCounts counts{.rows = table.rows(), .unread = table.unread.size()};
+  const std::vector<float>& outputs = columns.values > 0 ? table.value : table.probability;
   for (std::size_t r = 0; r < table.rows(); ++r) {
+    if (columns.top == 0) {
+      const std::size_t width = columns.values + columns.probabilities;
+      const auto of_row = std::span(outputs).subspan(r * width, width);
+      counts.no_numbers += std::ranges::any_of(of_row, [](float x) { return std::isnan(x); });
+      continue;
+    }
     const std::int32_t first = table.top_class[r * columns.top];
     if (first < 0) ++counts.no_numbers;
     if (!columns.labels || table.label[r] < 0) continue;

@@ -11,9 +11,11 @@ namespace lockstep::serve {
 
 /// The columns of predictions, which follow from the network, the rows and the options.
 struct PredictionColumns {
-  std::size_t top = 1;       ///< classes of a row, the likeliest first
-  std::size_t logits = 0;    ///< the network's classes; 0: not kept
-  std::size_t features = 0;  ///< numbers that the last layer reads; 0: not kept
+  std::size_t top = 1;            ///< classes of a row, the likeliest first; 0: another task
+  std::size_t probabilities = 0;  ///< of labels; 0: another task
+  std::size_t values = 0;         ///< numbers in the training set's units; 0: another task
+  std::size_t logits = 0;         ///< the network's classes; 0: not kept
+  std::size_t features = 0;       ///< numbers that the last layer reads; 0: not kept
   bool labels = false;
   std::size_t name_bytes = 0;  ///< the most that a row's name has; 0: rows have no names
 };
@@ -33,6 +35,8 @@ struct Predictions {
   std::vector<std::int32_t> label;      ///< [rows]; -1: not known
   std::vector<std::int32_t> top_class;  ///< [rows, top]; -1: unread, or its outputs are not numbers
   std::vector<float> top_probability;   ///< [rows, top]; NaN with class -1
+  std::vector<float> probability;       ///< [rows, probabilities]; NaN where unread or no number
+  std::vector<float> value;             ///< [rows, values]; NaN as well
   std::vector<float> logits;            ///< [rows, logits]
   std::vector<float> features;          ///< [rows, features]
   std::vector<UnreadRow> unread;        ///< ascending
@@ -43,8 +47,10 @@ struct Predictions {
     const PredictionColumns& has = self.columns;
     visit("row", self.row, std::size_t{1});
     if (has.labels) visit("label", self.label, std::size_t{1});
-    visit("top_class", self.top_class, has.top);
-    visit("top_probability", self.top_probability, has.top);
+    if (has.top > 0) visit("top_class", self.top_class, has.top);
+    if (has.top > 0) visit("top_probability", self.top_probability, has.top);
+    if (has.probabilities > 0) visit("probability", self.probability, has.probabilities);
+    if (has.values > 0) visit("value", self.value, has.values);
     if (has.logits > 0) visit("logits", self.logits, has.logits);
     if (has.features > 0) visit("features", self.features, has.features);
   }
@@ -77,8 +83,9 @@ bool publish_merged(const std::filesystem::path& path,
                     const std::vector<std::string>& classes);
 
 /// The same as CSV: row, file, label, then class and probability for each of the likeliest classes;
-/// classes by name, and empty where a row has none. Control characters in names are written as
-/// \x0a, so that a line is a row; the merged file has them as they are.
+/// classes by name, and empty where a row has none. Of labels, the names of those that are likelier
+/// than not, after semicolons, and each probability; of values, each value. Control characters in
+/// names are written as \x0a, so that a line is a row; the merged file has them as they are.
 bool publish_csv(const std::filesystem::path& path, const std::vector<std::filesystem::path>& parts,
                  const PredictionColumns& columns, const std::vector<std::string>& classes);
 

@@ -24,8 +24,8 @@ void add_ranks(std::vector<double>& sums, const std::vector<double>& more) {
 
 }  // namespace
 
-ResidentBatch::ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t all_rows,
-                             int rank, int world, device::Device& device)
+ResidentBatch::ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t outputs,
+                             std::size_t all_rows, int rank, int world, device::Device& device)
     : global_rows(all_rows) {
   // One micro-batch of all: its rows on this rank.
   const std::size_t rows = train::plan_micro_batches(all_rows, world, rank, all_rows).front().rows;
@@ -34,7 +34,11 @@ ResidentBatch::ResidentBatch(const data::Batch& sample, std::size_t row_bytes, s
     const std::size_t from = row % sample.rows;
     std::memcpy(images.data() + row * row_bytes, sample.images + from * row_bytes, row_bytes);
     targets.push_back(sample.targets[from]);
+    if (sample.wanted != nullptr)
+      wanted.insert(wanted.end(), sample.wanted + from * outputs,
+                    sample.wanted + (from + 1) * outputs);
   }
+  if (sample.wanted != nullptr) batch.wanted = wanted.data();
   batch.images = reinterpret_cast<const std::uint8_t*>(images.data());
   batch.targets = targets.data();
   batch.rows = batch.capacity = rows;

@@ -21,10 +21,12 @@ namespace lockstep::study {
 
 /// One rank's part of a batch that stays in memory, filled from rows that a loader brought.
 struct ResidentBatch {
-  ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t global_rows, int rank,
-                int world, device::Device& device);
+  /// `outputs`: of a row's wanted ones.
+  ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t outputs,
+                std::size_t global_rows, int rank, int world, device::Device& device);
   device::PinnedBuffer images;
   std::vector<data::Target> targets;
+  std::vector<float> wanted;
   data::Batch batch;
   std::size_t global_rows = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -81,7 +82,7 @@ struct StoryTaker {
   void operator()(const observe::StepRecord& step) const {
     story.steps = step.step;
     story.loss.add(step.step, step.loss);
-    story.top1.add(step.step, step.top1);
+    if (step.scores.empty()) story.top1.add(step.step, step.top1);
     story.step_ms.add(step.step, step.times.total_ms());
     story.phases.add(step.step, step.times);
     story.measured.add(step.step, step.times);
@@ -188,7 +189,8 @@ std::optional<observe::BestValidation> RunStory::best() const {
     const std::optional<double> reached = epoch.average      ? std::optional(epoch.average->top1)
                                           : epoch.validation ? std::optional(epoch.validation->top1)
                                                              : std::nullopt;
-    if (reached && (!best || *reached > best->top1)) best = {*reached, epoch.epoch};
+    const bool is_number = reached && !std::isnan(*reached);  // else other scores judge the run
+    if (is_number && (!best || *reached > best->top1)) best = {*reached, epoch.epoch};
   }
   return best;
 }

@@ -9,6 +9,7 @@
 #include "lockstep/base/text/ending_names.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/observe/report.hpp"
 #include "study/runs/story.hpp"
 
 namespace lockstep::study {
@@ -49,7 +50,11 @@ std::string images_per_s_of(const RunStory& run) {
 
 std::string best_of(const RunStory& run) {
   const auto best = run.best();
-  return best ? fmt::format("{} in epoch {}", percent_text(best->top1), best->epoch) : "";
+  if (!best) return "";
+  const std::string reached = best->score.empty()
+                                  ? percent_text(best->top1)
+                                  : fmt::format("{} {:.5g}", best->score, best->top1);
+  return fmt::format("{} in epoch {}", reached, best->epoch);
 }
 
 std::optional<observe::Validation> newest_validation(const RunStory& run) {
@@ -72,7 +77,10 @@ void add_results(Figures& figures) {
   figures.row("best validation", best_of);
   figures.row("newest validation", [](const RunStory& run) {
     const auto one = newest_validation(run);
-    return one ? fmt::format("{}, loss {:.4f}", percent_text(one->top1), one->loss) : "";
+    if (!one) return std::string();
+    const std::string reached =
+        one->scores.empty() ? percent_text(one->top1) : observe::say_scores(one->scores);
+    return fmt::format("{}, loss {:.4f}", reached, one->loss);
   });
 }
 

@@ -115,16 +115,18 @@ void add_run(const RunStory& run, const Kind& kind, const Unit& unit, std::size_
                         : fmt::format("mean of {} steps; faint: their extremes", bins.width()),
       colour, false);
   if (kind.validation == nullptr) return;
+  const auto point = [&](const observe::Validation& of) {
+    const double value = of.*kind.validation;
+    return kind.share && !of.scores.empty() ? std::nullopt : std::optional(value);
+  };
   add(epoch_curve(run, unit,
                   [&](const observe::EpochRecord& epoch) {
-                    return epoch.validation ? std::optional((*epoch.validation).*kind.validation)
-                                            : std::nullopt;
+                    return epoch.validation ? point(*epoch.validation) : std::nullopt;
                   }),
       "validation", alone ? 1 : colour, !alone);
   add(epoch_curve(run, unit,
                   [&](const observe::EpochRecord& epoch) {
-                    return epoch.average ? std::optional((*epoch.average).*kind.validation)
-                                         : std::nullopt;
+                    return epoch.average ? point(*epoch.average) : std::nullopt;
                   }),
       "the weights' average", alone ? 4 : colour, true, !alone);
 }

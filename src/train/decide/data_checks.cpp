@@ -64,7 +64,15 @@ void refuse_idle_colours(const config::Config& config, const DataSets& paths,
 
 std::vector<bool> classes_with_rows(const data::DataSet& rows) {
   std::vector<bool> there(rows.info().classes.size());
-  for (const std::int32_t label : rows.labels()) there[static_cast<std::size_t>(label)] = true;
+  if (rows.info().task == data::Task::classes) {
+    for (const std::int32_t label : rows.labels()) there[static_cast<std::size_t>(label)] = true;
+    return there;
+  }
+  for (std::size_t k = 0; k < there.size(); ++k)
+    for (std::size_t row = 0; row < rows.info().rows && !there[k]; ++row) {
+      const float wanted = rows.wanted(row, k);
+      there[k] = rows.info().task == data::Task::labels ? wanted == 1 : !std::isnan(wanted);
+    }
   return there;
 }
 
@@ -101,6 +109,15 @@ void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
   refuse_idle_colours(config, paths, training);
 }
 
+void refuse_idle_loss_keys(const config::Config& config, data::Task task, const std::string& path) {
+  const std::string what = fmt::format("{} is trained on {}", path, choice_name(task));
+  const config::Config::Optim& given = config.optim;
+  require_effect(given.label_smoothing == 0 || task != data::Task::values,
+                 fmt::format("optim.label-smoothing = {}", given.label_smoothing), what);
+  require_effect(given.huber_delta == 0 || task == data::Task::values,
+                 fmt::format("optim.huber-delta = {}", given.huber_delta), what);
+}
+
 std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
                                     const data::DataSet& training, int ranks) {
   std::vector<std::string> doubts;
@@ -125,6 +142,7 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
 }
 
 std::string say_unknown_labels(const data::DataSet& training, const data::DataSet& validation) {
+  if (training.info().task != data::Task::classes) return {};
   const std::vector<std::string>& classes = training.info().classes;
   const std::vector<bool> there = classes_with_rows(training);
   std::size_t rows = 0, first = 0;
@@ -147,8 +165,9 @@ std::string say_empty_classes(const data::DataSet& training) {
   std::vector<std::string> names;
   for (std::size_t c = 0; c < classes.size() && names.size() < listed; ++c)
     if (!there[c]) names.push_back(classes[c]);
-  return fmt::format("{} of {} classes ha{} no training row: {}{}", empty, classes.size(),
-                     empty == 1 ? "s" : "ve", join(names, ", "), empty > listed ? ", ..." : "");
+  return fmt::format("{} of {} {} ha{} no training row: {}{}", empty, classes.size(),
+                     choice_name(training.info().task), empty == 1 ? "s" : "ve", join(names, ", "),
+                     empty > listed ? ", ..." : "");
 }
 
 namespace {

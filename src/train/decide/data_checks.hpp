@@ -14,12 +14,15 @@ namespace lockstep::train {
 void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
                            const data::DataSet& training, const data::DataSet* validation);
 
+/// Throws InputError naming a key about a loss that this task does not have. `path`: of its rows.
+void refuse_idle_loss_keys(const config::Config& config, data::Task task, const std::string& path);
+
 /// What to say about data and keys that are allowed and most likely a mistake; a line each.
 std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,
                                     const data::DataSet& training, int ranks);
 
-/// What to say about classes without training rows: "1 of 11 classes has no training row: 0".
-/// Empty if each class has rows.
+/// What to say about classes, or labels, without training rows: "1 of 11 classes has no training
+/// row: 0". Empty if each has rows.
 std::string say_empty_classes(const data::DataSet& training);
 
 /// What to say where validation rows are of classes without a training row: "21 rows of validation

@@ -67,7 +67,7 @@ Decided decide(const StartSetting& setting) {
   Decisions decisions{
       .backend = parse_choice<config::BackendChoice>(setting.backend.name(), "backend"),
       .data = setting.data.sets(),
-      .element = setting.data.element(),
+      .choices = setting.data.choices(),
       .alone = alone,
       .all_reduce = all_reduce,
       .gpu_steps = gpu_steps};

@@ -16,6 +16,7 @@
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/optim/schedule.hpp"
+#include "lockstep/train/scores.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -49,14 +50,16 @@ bool in_directory(const std::filesystem::path& file, const std::filesystem::path
 }
 
 /// A configuration without a word about all-reduces, Winograd's algorithm, engines, fused batch
-/// norms or elements means flat ones, direct convolutions, neither of the next two, and uint8:
-/// older checkpoints have none.
+/// norms, elements or tasks means flat ones, direct convolutions, neither of the next two, uint8
+/// and classes: older checkpoints have none.
 config::Config settled(config::Config config) {
   using enum config::AllReduceChoice;
   if (config.comm.all_reduce == automatic) config.comm.all_reduce = flat;
   if (!config.winograd.decided()) config.winograd = {};
   if (config.data.element == config::ElementChoice::automatic)
     config.data.element = config::ElementChoice::u8;
+  if (config.data.task == config::TaskChoice::automatic)
+    config.data.task = config::TaskChoice::classes;
   for (config::Switch* key : {&config.tune, &config.fuse_norms})
     if (*key == config::Switch::automatic) *key = config::Switch::off;
   return config;
@@ -101,6 +104,18 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
   if (now.data.shuffle == data::Shuffle::node && !header.placement.empty())
     same(fmt::format("data.shuffle = {} and the ranks of each node", shuffle),
          "'" + header.placement + "'", "'" + conditions.placement + "'");
+}
+
+/// Another score's best validation says nothing about this one's.
+void require_same_score(const ResumePoint& point, const config::Config& now,
+                        const ResumeConditions& conditions) {
+  const std::string kept = kept_name(score_kind(conditions.data.task, now.eval.best));
+  const auto shown = [](const std::string& name) { return name.empty() ? "top-1" : name; };
+  const std::string& then = point.header.progress.score;
+  require(point.header.progress.best_epoch == 0 || kept == then,
+          fmt::format("{}: its run chose the best validation by {}, this one by eval.best = {}: "
+                      "keep it, or begin another run",
+                      point.checkpoint.string(), shown(then), shown(kept)));
 }
 
 /// What only a run's beginning reads is of no use to a resume, and would be recorded as if it were.
@@ -189,6 +204,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       choice_name(now.freeze), point.checkpoint.string()));
   require_same_rule(point, before.optim, now.optim);
   require_same_beginning(point, before, now);
+  require_same_score(point, now, conditions);
   infer::require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
@@ -216,6 +232,8 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   };
   numbers("mean", header.input.mean, conditions.data.mean);
   numbers("deviation", header.input.stddev, conditions.data.stddev);
+  numbers("mean of the values", header.input.target_mean, conditions.data.target_mean);
+  numbers("deviation of the values", header.input.target_stddev, conditions.data.target_stddev);
   return changes;
 }
 
@@ -257,7 +275,7 @@ const model::Weight* find_weight(const model::Model& model, const nn::Tensor& te
 /// A file whose classes have no names tells any of that number apart.
 bool has_other_classes(const model::Description& file, const data::DataSetInfo& input) {
   const std::vector<std::string>& names = file.input.classes;
-  return file.network.classes != input.classes.size() ||
+  return file.input.task != input.task || file.network.classes != input.classes.size() ||
          (!names.empty() && !std::ranges::equal(names, input.classes, same_text));
 }
 

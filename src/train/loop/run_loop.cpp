@@ -55,12 +55,14 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       ledger_(parts.ledger),
       steps_per_epoch_(data_.steps_per_epoch()),
       schedule_(make_schedule(config_, steps_per_epoch_)),
+      score_(score_kind(data_.input().task, config_.eval.best)),
       stop_policy_(stop_spec(spec_, is_root())),
       save_clock_(60 * config_.checkpoint.every_minutes, now_s()),
       saves_(config_.checkpoint.every_steps),
       progress_(progress),
       audited_step_(progress.step),
       rank_times_(spec_.nodes, config_.data.train) {
+  progress_.score = kept_name(score_);
   files_.records().subscribe(statistics_);
   if (!is_root()) return;
   ledger_.add_earlier(files_.directory().metrics());
@@ -122,6 +124,7 @@ void RunLoop::advance(const StepTotals& totals, bool skipped) {
   progress_.loss_sum += totals.loss;
   progress_.rows += static_cast<std::uint64_t>(totals.rows);
   progress_.top1 += static_cast<std::uint64_t>(totals.top1);
+  for (std::size_t i = 0; i < totals.sums.size(); ++i) progress_.sums[i] += totals.sums[i];
 }
 
 void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
@@ -145,7 +148,10 @@ void RunLoop::record_step(const StepReport& report, const StepTotals& totals,
     record.loss_scale = observe::LossScaling{.scale = report.loss_scale->scale,
                                              .skipped_steps = report.loss_scale->skipped,
                                              .skipped = report.skipped()};
-  record.top1 = totals.top1 / totals.rows;
+  if (is_of_classes())
+    record.top1 = totals.top1 / totals.rows;
+  else
+    record.scores = step_scores(data_.input().task, totals.sums);
   record.rows = static_cast<std::uint64_t>(totals.rows);
   record.samples = data_.rows_until(progress_.epoch, progress_.batch);
   record.images_per_s = 1e3 * totals.rows / report.times.total_ms();
@@ -175,10 +181,12 @@ bool RunLoop::finish_epoch() {
   // Where an average is kept, it is what will be used.
   std::optional<observe::Validation> decisive = record.validation;
   if (record.average) decisive = *record.average;
-  const bool best = decisive && decisive->top1 > progress_.best_top1;
+  const std::optional<double> score = decisive ? score_in(*decisive, score_) : std::nullopt;
+  const bool best = score && !std::isnan(*score) &&
+                    (progress_.best_epoch == 0 || score_.is_better(progress_.best_score, *score));
   begin_next_epoch();
   if (best) {
-    progress_.best_top1 = decisive->top1;
+    progress_.best_score = *score;
     progress_.best_epoch = epoch;
   }
   if (best || keep) saves_.learn(control_.any(files_.saving(), "checkpoint"));
@@ -194,16 +202,18 @@ bool RunLoop::finish_epoch() {
 /// Everything except the validation. Collective.
 observe::EpochRecord RunLoop::epoch_record() {
   const double rows = static_cast<double>(progress_.rows);
-  observe::EpochRecord record{.epoch = progress_.epoch + 1,
-                              .step = progress_.step,
-                              .train_loss = progress_.loss_sum / rows,
-                              .train_top1 = static_cast<double>(progress_.top1) / rows,
-                              .validation = std::nullopt,
-                              // A start that only validates has no step to measure.
-                              .images_per_s = statistics_.epoch_steps > 0
-                                                  ? statistics_.epoch_images_per_s()
+  observe::EpochRecord record{
+      .epoch = progress_.epoch + 1,
+      .step = progress_.step,
+      .train_loss = progress_.loss_sum / rows,
+      .train_top1 = is_of_classes() ? static_cast<double>(progress_.top1) / rows
+                                    : std::numeric_limits<double>::quiet_NaN(),
+      .validation = std::nullopt,
+      // A start that only validates has no step to measure.
+      .images_per_s = statistics_.epoch_steps > 0 ? statistics_.epoch_images_per_s()
                                                   : std::numeric_limits<double>::quiet_NaN(),
-                              .bad_rows = progress_.bad_rows};
+      .bad_rows = progress_.bad_rows};
+  record.train_scores = step_scores(data_.input().task, progress_.sums);
   record.steps_ms = statistics_.epoch_s * 1e3;
   if (const auto ranks = record_ranks()) {
     record.data_ms = ranks->data.max_ms;
@@ -278,6 +288,7 @@ void RunLoop::begin_next_epoch() {
   progress_.batch = 0;
   progress_.loss_sum = 0;
   progress_.rows = progress_.top1 = 0;
+  progress_.sums = {};
   progress_.bad_rows.clear();
 }
 

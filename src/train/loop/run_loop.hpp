@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -51,6 +52,7 @@ class RunLoop {
   /// The sum of all ranks' reports of a step; counts are exact.
   struct StepTotals {
     double loss = 0, rows = 0, top1 = 0;
+    std::array<double, 3> sums = {};  ///< as in backend::Metrics
   };
   /// What the ranks tell each other when they read steps.
   struct Agreed {
@@ -108,9 +110,10 @@ class RunLoop {
   observe::EndRecord record_end(const std::string& status, Ending ending,
                                 const std::string& reason);
   /// 0: there was no validation.
-  std::uint64_t best_epoch() const { return progress_.best_top1 >= 0 ? progress_.best_epoch : 0; }
+  std::uint64_t best_epoch() const { return progress_.best_epoch; }
   void write_summary(const observe::EndRecord& end, double peak_bytes);
   bool is_root() const { return control_.rank() == 0; }
+  bool is_of_classes() const { return data_.input().task == data::Task::classes; }
   static bool due(std::uint64_t count, std::uint64_t every) {
     return every != 0 && count % every == 0;
   }
@@ -127,6 +130,7 @@ class RunLoop {
 
   const std::uint64_t steps_per_epoch_;
   const optim::ScheduleSpec schedule_;
+  const ScoreKind& score_;  ///< of validations, by which best.h5 is chosen
   StopPolicy stop_policy_;
   SaveClock save_clock_;
   SaveSchedule saves_;

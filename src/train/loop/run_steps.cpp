@@ -103,17 +103,22 @@ bool RunLoop::read_steps() {
 RunLoop::Agreed RunLoop::add_up(const std::vector<StepReport>& mine, std::size_t bad_rows) {
   control_.activity.enter(comm::Phase::end_of_step);
   std::vector<double> values;
-  for (const StepReport& report : mine)
-    values.insert(values.end(), {report.metrics.loss, static_cast<double>(report.metrics.rows),
-                                 static_cast<double>(report.metrics.top1)});
+  constexpr std::size_t of_a_step = 6;
+  for (const StepReport& report : mine) {
+    const backend::Metrics& one = report.metrics;
+    values.insert(values.end(),
+                  {one.loss, static_cast<double>(one.rows), static_cast<double>(one.top1),
+                   one.sums[0], one.sums[1], one.sums[2]});
+  }
   values.insert(values.end(),
                 {wants_stop() ? 1.0 : 0.0, static_cast<double>(bad_rows),
                  is_root() && save_clock_.due(now_s()) ? 1.0 : 0.0, files_.saving() ? 1.0 : 0.0,
                  is_root() ? static_cast<double>(steps_to_read()) : 0.0});
   const std::vector<double> sums = control_.sum(values, "step");
   Agreed agreed;
-  for (std::size_t i = 0; i < mine.size(); ++i)
-    agreed.steps.push_back({.loss = sums[3 * i], .rows = sums[3 * i + 1], .top1 = sums[3 * i + 2]});
+  for (auto at = sums.begin(); agreed.steps.size() < mine.size(); at += of_a_step)
+    agreed.steps.push_back(
+        {.loss = at[0], .rows = at[1], .top1 = at[2], .sums = {at[3], at[4], at[5]}});
   const auto decisions = sums.end() - 5;
   agreed.stop = decisions[0] > 0;
   agreed.bad_rows = decisions[1] > 0;
@@ -244,8 +249,9 @@ void RunLoop::write_summary(const observe::EndRecord& end, double peak_bytes) {
                            .validation = newest_validation_,
                            .average = newest_average_,
                            .best = std::nullopt};
-  if (progress_.best_top1 >= 0)
-    summary.best = {.top1 = progress_.best_top1, .epoch = progress_.best_epoch};
+  if (progress_.best_epoch > 0)
+    summary.best = {
+        .top1 = progress_.best_score, .epoch = progress_.best_epoch, .score = progress_.score};
   summary.seconds = end.seconds;
   summary.seconds_to_first_step = statistics_.first_step_s;
   summary.images_per_s = statistics_.images_per_s();

@@ -292,7 +292,7 @@ std::vector<Output> Wanted::head(const Unit& p) const {
     }
     const data::Target& t = c_.targets[row];
     const double scale = loss_scale_ / static_cast<double>(rows),
-                 smoothing = double{program_.spec().label_smoothing};
+                 smoothing = double{program_.spec().loss.smoothing};
     for (std::size_t k = 0; k < classes; ++k) {
       const double share = std::exp(logits.value[row * classes + k]) / sum;
       const auto label = static_cast<std::int32_t>(k);

@@ -44,7 +44,7 @@ struct Frozen {
       : parameters(backend.make_parameters(network, precision, Keeps::training)) {
     spec.batch = rows;
     spec.precision = precision;
-    spec.label_smoothing = 0.1f;
+    spec.loss.smoothing = 0.1f;
     spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
     program = backend.compile(network, spec, *parameters);
     LossScale scale;

@@ -190,7 +190,7 @@ Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
   ProgramSpec spec;
   spec.batch = rows;
   spec.precision = precision;
-  spec.label_smoothing = 0.1f;
+  spec.loss.smoothing = 0.1f;
   spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
   spec.deterministic = deterministic;
   spec.fuse_norms = fuse_norms;

@@ -6,6 +6,7 @@
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/backend/batch_norm.hpp"
 #include "lockstep/backend/cross_entropy.hpp"
+#include "lockstep/backend/logits.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/optim/average.hpp"
 #include "lockstep/optim/clip.hpp"
@@ -13,7 +14,6 @@
 #include "lockstep/optim/loss_scale.hpp"
 #include "lockstep/optim/sgd.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
-#include "ports/cpu/units/head_runner.hpp"
 
 using namespace lockstep;
 using namespace lockstep::backend;
@@ -127,7 +127,7 @@ TEST_CASE("loss, places and gradient of a row are the CPU's", "[arithmetic]") {
     const data::Target target{static_cast<std::int32_t>(row % classes), 5, row % 3 ? 0.7f : 1.f};
     const float smoothing = row % 2 ? 0.1f : 0.f;
     Metrics metrics;
-    cpu::cross_entropy(logits.data(), classes, target, smoothing, 0.5f, metrics, want.data());
+    row_loss({.smoothing = smoothing}, logits, target, nullptr, 0.5f, metrics, want.data());
 
     double highest = -1e30, sum = 0, all = 0;
     for (const float v : logits) highest = std::max(highest, static_cast<double>(v));

@@ -27,8 +27,8 @@ void save_epochs(const CheckpointDirectory& directory, const std::vector<double>
   for (const double reached : top1) {
     at.step += 10;
     ++at.epoch;
-    if (reached > at.best_top1) {
-      at.best_top1 = reached;
+    if (reached > at.best_score) {
+      at.best_score = reached;
       at.best_epoch = at.epoch;
       write_checkpoint(directory.best_of(at.step), header, state);
       directory.prune();

@@ -75,7 +75,7 @@ inline model::CheckpointHeader some_header() {
                      .rows = 896,
                      .top1 = 500,
                      .bad_rows = {"a.h5: row 3", "b.h5: row 4"},
-                     .best_top1 = 0.875,
+                     .best_score = 0.875,
                      .best_epoch = 2};
   header.config = "model = \"resnet20\"\n";
   header.backend = "cpu, a description";

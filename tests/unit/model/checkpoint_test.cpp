@@ -48,7 +48,7 @@ TEST_CASE("a checkpoint gives back every value and every header field", "[checkp
   CHECK(got.progress.rows == 896);
   CHECK(got.progress.top1 == 500);
   CHECK(got.progress.bad_rows == header.progress.bad_rows);
-  CHECK(got.progress.best_top1 == 0.875);
+  CHECK(got.progress.best_score == 0.875);
   CHECK(got.progress.best_epoch == 2);
   CHECK(got.config == header.config);
   CHECK(got.backend == header.backend);
@@ -197,6 +197,38 @@ TEST_CASE("parts of an exchange's state follow a checkpoint, and each has its ch
   CHECK_THROWS_WITH(verify_checkpoint(path), Contains("torn"));
 }
 
+TEST_CASE("a checkpoint of another task or score has format 6 and says both", "[checkpoint]") {
+  const Folder folder;
+  const std::filesystem::path path = folder.path / "step-00000007.h5";
+  CheckpointHeader header = some_header();
+  write_checkpoint(path, header, FakeParameters(small_model()));
+  const CheckpointHeader usual = read_header(path);
+  CHECK(usual.format == checkpoint_format);
+  CHECK((usual.input.task == data::Task::classes && usual.progress.score.empty()));
+  header.progress.score = "top-5";
+  write_checkpoint(path, header, FakeParameters(small_model()));
+  CHECK(read_header(path).format == format_with_task);
+  CHECK(read_header(path).progress.score == "top-5");
+  header.input.task = data::Task::values;
+  header.input.target_mean = {101325, 0.5f};
+  header.input.target_stddev = {500, 0.25f};
+  header.progress.score = "R2";
+  header.progress.best_score = -3.5;
+  header.progress.sums = {17, 1.0 / 3, 0};
+  write_checkpoint(path, header, FakeParameters(small_model()));
+  const CheckpointHeader values = read_header(path);
+  CHECK(values.format == format_with_task);
+  CHECK(values.input.task == data::Task::values);
+  CHECK(values.input.target_mean == header.input.target_mean);
+  CHECK(values.input.target_stddev == header.input.target_stddev);
+  CHECK((values.progress.score == "R2" && values.progress.best_score == -3.5));
+  CHECK(values.progress.sums == header.progress.sums);
+  header.input.task = data::Task::labels;
+  write_checkpoint(path, header, FakeParameters(small_model()));
+  CHECK(read_header(path).input.task == data::Task::labels);
+  CHECK(read_header(path).input.target_mean.empty());
+}
+
 TEST_CASE("ten thousand long class names of any text come back", "[checkpoint]") {
   const Folder folder;
   const auto path = folder.path / "x.h5";
@@ -293,7 +325,7 @@ TEST_CASE("a truncated or prolonged checkpoint, and a text file, are errors that
   CHECK_FALSE(looks_like_checkpoint(path));
   write_file(path, "lockstep checkpoint 1" + whole.substr(whole.find('\n')));
   CHECK_THROWS_WITH(read_header(path),
-                    Contains("x.h5: has checkpoint format 1") && Contains("reads formats 2 to 5"));
+                    Contains("x.h5: has checkpoint format 1") && Contains("reads formats 2 to 6"));
   CHECK_THROWS_WITH(read_header(folder.path / "none.h5"), Contains("none.h5: No such file"));
 }
 

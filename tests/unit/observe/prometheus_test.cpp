@@ -65,6 +65,22 @@ TEST_CASE("Prometheus sees nothing before the start, and then the newest record 
   CHECK(has(metrics, "lockstep_bad_rows_total" + run + " 4"));
 }
 
+TEST_CASE("scores of labels and values are gauges of their names, and there is no top-1",
+          "[prometheus]") {
+  PrometheusText metrics;
+  metrics.write(start_of("resnet20"));
+  StepRecord step = step_of(1);
+  step.scores = {{"F1", 0.5}};
+  metrics.write(step);
+  EpochRecord epoch;
+  epoch.validation = Validation{.loss = 1, .scores = {{"mAP", 0.25}, {"micro-F1", 0.75}}};
+  metrics.write(epoch);
+  CHECK(has(metrics, "lockstep_F1" + run + " 0.5"));
+  CHECK(has(metrics, "lockstep_validation_mAP" + run + " 0.25"));
+  CHECK(has(metrics, "lockstep_validation_micro_F1" + run + " 0.75"));
+  CHECK_THAT(metrics.text(), !Contains("lockstep_top1_ratio") && !Contains("validation_top1"));
+}
+
 TEST_CASE("times of steps are added up by their parts, in seconds", "[prometheus]") {
   PrometheusText metrics;
   metrics.write(start_of("resnet20"));

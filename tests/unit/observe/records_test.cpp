@@ -99,6 +99,23 @@ StrangeLines read_text_as_records(const std::string& text, std::vector<Record>* 
 
 }  // namespace
 
+TEST_CASE("scores are in a record by their names, and only where there are any", "[records]") {
+  EpochRecord epoch = an_epoch();
+  CHECK(to_json(epoch).find("scores") == std::string::npos);
+  epoch.train_scores = {{"F1", 0.5}};
+  epoch.validation->scores = {{"AUC", 0.75}, {"mAP", 0.1}};
+  epoch.validation->top1 = std::numeric_limits<double>::quiet_NaN();
+  const std::string line = to_json(epoch);
+  CHECK(line.find(R"("val_top1":null)") != std::string::npos);
+  CHECK(line.find(R"("val_scores":{"AUC":0.75,"mAP":0.1})") != std::string::npos);
+  const auto read = std::get<EpochRecord>(*parse_record(line));
+  CHECK(read.train_scores == epoch.train_scores);
+  CHECK(read.validation->scores == epoch.validation->scores);
+  StepRecord step = a_step();
+  step.scores = {{"R2", -2.5}};
+  CHECK(std::get<StepRecord>(*parse_record(to_json(step))).scores == step.scores);
+}
+
 TEST_CASE("every record is read as it was written", "[records]") {
   const StartRecord start = read_back(a_start());
   CHECK(start.resumed_from == a_start().resumed_from);

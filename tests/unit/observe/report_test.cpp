@@ -68,7 +68,7 @@ TEST_CASE("the time that is left counts the validations that will be made", "[re
 TEST_CASE("the end names the newest validation and the best, if there were any", "[report]") {
   Progress progress{.step = 6, .epoch = 3};
   CHECK(reached_line(progress, std::nullopt) == "done: 3 epochs, 6 steps");
-  progress.best_top1 = 0.75;
+  progress.best_score = 0.75;
   progress.best_epoch = 2;
   CHECK(reached_line(progress, std::nullopt) ==
         "done: 3 epochs, 6 steps, best validation top-1 75.00 % in epoch 2");
@@ -121,4 +121,23 @@ TEST_CASE("a bar fits into its terminal and shows what matters most", "[report]"
   CHECK_THAT(progress_bar(figures, 140, false),
              Contains("step 5004/10008") && Contains("lr 0.0123"));
   CHECK_THAT(progress_bar(figures, 140, true), Contains("[\x1b[32m="));
+}
+
+TEST_CASE("lines name the scores of labels and values in place of top-1", "[report]") {
+  EpochRecord record;
+  record.epoch = 2;
+  record.train_loss = 0.5;
+  record.train_scores = {{"F1", 0.25}};
+  record.validation = Validation{.loss = 0.75, .scores = {{"AUC", 0.875}, {"mAP", 0.5}}};
+  record.images_per_s = std::numeric_limits<double>::quiet_NaN();
+  CHECK(epoch_line(record, 3, 1, 1) ==
+        "epoch 2/3: loss 0.5000, F1 0.25 | validation: loss 0.7500, AUC 0.875, mAP 0.5");
+  model::Progress progress;
+  progress.epoch = 2;
+  progress.step = 9;
+  progress.score = "mAP";
+  progress.best_score = 0.625;
+  progress.best_epoch = 1;
+  CHECK(reached_line(progress, *record.validation, {}) ==
+        "done: 2 epochs, 9 steps, validation AUC 0.875, mAP 0.5 (best mAP 0.625 in epoch 1)");
 }

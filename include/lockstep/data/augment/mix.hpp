@@ -35,4 +35,8 @@ Mix draw_mix(const MixSpec& spec, std::uint64_t epoch, std::uint64_t batch, std:
 void mix_rows(const Mix& mix, std::size_t rows, std::size_t height, std::size_t width,
               std::size_t pixel_bytes, std::uint8_t* images, Target* targets);
 
+/// Mixes Batch::wanted [rows, outputs] in the same way: shares of both rows' numbers, not known
+/// where one of them is not.
+void mix_wanted(const Mix& mix, std::size_t rows, std::size_t outputs, float* wanted);
+
 }  // namespace lockstep::data

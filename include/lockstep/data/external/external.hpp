@@ -1,16 +1,21 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 
+/// Which numbers in place of a label say that it is not known: none, which makes each an error; -1;
+/// NaN; or both.
+enum class UnknownLabels { none, minus_one, nan, both };
+
 /// How to read HDF5 files that are not shards: one data set of images, one of labels. Rows become
 /// elements [height, width, channels]; of some kinds of numbers they are that already.
 struct ExternalSpec {
-  std::string images, labels;  ///< names of the data sets; empty: found by shape and name
+  std::string images = {}, labels = {};  ///< names of the data sets; empty: found by shape and name
   /// `labels` was said of the training set, while these are other images: an error if it names a
   /// file (see labels_place).
   bool labels_of_training = false;
@@ -21,9 +26,14 @@ struct ExternalSpec {
   /// given; else the smallest element that holds the file's kind of numbers.
   std::string element = "auto";
   std::string range = "auto";  ///< of floats that become uint8: auto, 0-1, 0-255, -1-1
+  /// What a network is to say of a row; nullopt: classes where a label is one whole number, a text
+  /// or one-hot in each row, and labels where each row has several 0 and 1.
+  std::optional<Task> task = std::nullopt;
+  UnknownLabels unknown = UnknownLabels::none;
   /// 0: as many as the file names, or as its labels have texts, else the largest label + 1.
   std::size_t classes = 0;
-  /// For a validation set: the training set, which gives its element, classes, mean and deviation.
+  /// For a validation set: the training set, which gives its element, task, classes, means and
+  /// deviations.
   /// Null: these are found in the files, mean and deviation from at most 1024 rows.
   const DataSetInfo* like = nullptr;
   bool skips_bad_rows = false;  ///< mean and deviation are found without them; else one is an error
@@ -42,3 +52,10 @@ LabelsPlace labels_place(const ExternalSpec& spec);
 std::string first_setting(const ExternalSpec& spec);
 
 }  // namespace lockstep::data
+
+template <>
+struct lockstep::Choices<lockstep::data::UnknownLabels> {
+  using enum data::UnknownLabels;
+  static constexpr Choice<data::UnknownLabels> all[] = {
+      {none, "none"}, {minus_one, "-1"}, {nan, "nan"}, {both, "-1,nan"}};
+};

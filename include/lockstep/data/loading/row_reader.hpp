@@ -29,6 +29,8 @@ class RowSource {
   /// The rows as they are made: their number, height, width and channels.
   virtual const DataSetInfo& info() const = 0;
   virtual std::int32_t label(std::size_t row) const = 0;  ///< -1: not known
+  /// Writes Batch::wanted of a row. REQUIRES: info() has a task other than classes.
+  virtual void wanted(std::size_t, std::span<float>) const {}
   virtual MakeRow row_maker() const = 0;
   /// As DataSet::prepare().
   virtual bool prepare(std::size_t) const { return false; }
@@ -43,6 +45,7 @@ class DataSetRows : public RowSource {
   DataSetRows(const DataSet& rows, const AugmentSpec& spec);
   const DataSetInfo& info() const override { return info_; }
   std::int32_t label(std::size_t row) const override { return rows_.labels()[row]; }
+  void wanted(std::size_t row, std::span<float> to) const override;
   MakeRow row_maker() const override;
   bool prepare(std::size_t row) const override { return rows_.prepare(row); }
   std::size_t usual_readahead(const LoaderSpec& loader) const override;

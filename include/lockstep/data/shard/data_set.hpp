@@ -38,7 +38,10 @@ class DataSet {
   ~DataSet();
   DataSet(DataSet&&) noexcept;
   const DataSetInfo& info() const;
-  std::span<const std::int32_t> labels() const;  ///< [rows]
+  std::span<const std::int32_t> labels() const;  ///< [rows]; 0 where the task is not classes
+  /// What a row should say where the task is not classes: a label is 1 or 0, a value in the file's
+  /// units; NaN is not known.
+  float wanted(std::size_t row, std::size_t output) const;
   std::vector<std::filesystem::path> files() const;
   /// Identifies the rows: hashes of the files' names, of each row's checksum and its label. Other
   /// programs' files, whose rows have no checksums, are known by their size and time.

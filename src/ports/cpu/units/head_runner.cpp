@@ -2,27 +2,12 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
-#include "lockstep/backend/cross_entropy.hpp"
 #include "lockstep/backend/logits.hpp"
 #include "lockstep/base/error.hpp"
 
 namespace lockstep::cpu {
-
-void cross_entropy(const float* logits, std::size_t classes, const data::Target& target,
-                   float smoothing, float scale, backend::Metrics& metrics, float* gradient) {
-  const double log_sum = backend::count_row(metrics, {logits, classes}, target, smoothing);
-  if (!gradient) return;
-  if (target.label_a < 0) {
-    std::fill_n(gradient, classes, 0.f);
-    return;
-  }
-  const backend::arithmetic::Wanted wanted =
-      backend::arithmetic::wanted(target.label_a, target.label_b, target.mix, smoothing, classes);
-  for (std::size_t k = 0; k < classes; ++k)
-    gradient[k] = backend::arithmetic::logit_gradient(wanted, static_cast<std::int32_t>(k),
-                                                      logits[k], log_sum, scale);
-}
 
 namespace {
 
@@ -66,9 +51,12 @@ void HeadRunner::plan() {
   place_ = c.scratch(c.units[*unit.input].level, input.count() * bytes_of(c.storage));
 }
 
-void HeadRunner::load(const data::Target* targets) {
+void HeadRunner::load(const data::Target* targets, const float* wanted) {
   check(targets != nullptr || !c.spec.training, "a batch to train on has targets");
+  check(targets == nullptr || wanted != nullptr || c.spec.loss.task == data::Task::classes,
+        "a batch with targets says what is wanted of its outputs");
   now().targets = targets;
+  now().wanted = wanted;
 }
 
 // Where lanes share the rows, each averages all of them, for itself, and makes some classes.
@@ -99,9 +87,11 @@ void HeadRunner::after_forward() {
 void HeadRunner::judge(std::size_t first, std::size_t count, std::size_t lane) {
   if (now().targets == nullptr) return;
   for (std::size_t row = first; row < first + count; ++row)
-    cross_entropy(now().logits.data() + row * classes_, classes_, now().targets[row],
-                  c.spec.label_smoothing, c.scalars().gradient_scale, metrics_[lane],
-                  c.spec.training ? now().dlogits.data() + row * classes_ : nullptr);
+    backend::row_loss(c.spec.loss, {now().logits.data() + row * classes_, classes_},
+                      now().targets[row],
+                      now().wanted != nullptr ? now().wanted + row * classes_ : nullptr,
+                      c.scalars().gradient_scale, metrics_[lane],
+                      c.spec.training ? now().dlogits.data() + row * classes_ : nullptr);
 }
 
 void HeadRunner::backward(const Chunk& chunk) {
@@ -146,13 +136,7 @@ std::vector<std::size_t> HeadRunner::slices() const {
 
 backend::Metrics HeadRunner::take_metrics() {
   backend::Metrics sum;
-  for (backend::Metrics& lane : metrics_) {
-    sum.loss += lane.loss;
-    sum.rows += lane.rows;
-    sum.top1 += lane.top1;
-    sum.top5 += lane.top5;
-    lane = {};
-  }
+  for (backend::Metrics& lane : metrics_) sum += std::exchange(lane, {});
   return sum;
 }
 

@@ -7,14 +7,7 @@
 
 namespace lockstep::cpu {
 
-/// Cross entropy of one row against (1 - smoothing) * (mix at label a, 1 - mix at label b) +
-/// smoothing / classes. Adds it to the metrics, with whether the row is right; if `gradient` is
-/// given, writes scale * d loss / d logits. A padding row is not counted and has gradient 0. NaN
-/// logits give a NaN loss and are never right.
-void cross_entropy(const float* logits, std::size_t classes, const data::Target& target,
-                   float smoothing, float scale, backend::Metrics& metrics, float* gradient);
-
-/// Global average pooling, linear layer and cross-entropy loss, always in float. One chunk for each
+/// Global average pooling, linear layer and loss, always in float. One chunk for each
 /// lane. A row's logits have the same bits in any chunk.
 class HeadRunner final : public Runner {
  public:
@@ -28,7 +21,8 @@ class HeadRunner final : public Runner {
   const std::byte* input_gradient(const Chunk& chunk) override;
   std::vector<std::size_t> slices() const override;
 
-  void load(const data::Target* targets);  ///< nullptr: none, in evaluation
+  /// Targets: nullptr: none, in evaluation. wanted: as in data::Batch.
+  void load(const data::Target* targets, const float* wanted = nullptr);
   backend::Metrics take_metrics();
   void copy_logits(std::span<float> logits) const;
 
@@ -42,6 +36,7 @@ class HeadRunner final : public Runner {
   /// One micro-batch, from forward to backward.
   struct HeadValues {
     const data::Target* targets = nullptr;
+    const float* wanted = nullptr;
     std::vector<float> pooled;           // [batch, features]
     std::vector<float> logits, dlogits;  // [batch, classes]
   };

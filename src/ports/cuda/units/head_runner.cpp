@@ -29,7 +29,7 @@ class HeadRunner final : public Runner {
     in.targets = c.input.targets();
     in.rows = c.spec.batch;
     in.classes = classes_;
-    in.smoothing = c.spec.label_smoothing;
+    in.smoothing = c.spec.loss.smoothing;
     loss(in, c.parameters.scalars(), c.at<RowMetrics>(p.head.row_metrics), c.metrics,
          at(p.head.dlogits), c.stream());
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "lockstep/base/rng.hpp"
@@ -128,4 +129,19 @@ TEST_CASE("shares are Beta's, boxes lie where they should, and both are drawn by
   CHECK(one.share != draw_mix({1, 0, 3}, 2, 7, 9, 9).share);
   CHECK(one.share != draw_mix({1, 0, 4}, 1, 7, 9, 9).share);
   CHECK(draw_mix({0.01f, 0, 1}, 0, 0, 9, 9).share >= 0);  // no number is too small
+}
+
+TEST_CASE("what is wanted of mixed rows is shares of both, unknown if one is", "[mix]") {
+  const float unknown = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> wanted = {1, 0, 0, unknown, 0, 1};
+  mix_wanted({0.75f, {}}, 3, 2, wanted.data());
+  CHECK(wanted[0] == 0.75f);
+  CHECK(wanted[1] == 0.25f);
+  CHECK(wanted[2] == 0.25f);
+  CHECK(std::isnan(wanted[3]));
+  CHECK(wanted[4] == 0);
+  CHECK(std::isnan(wanted[5]));
+  std::vector<float> alone = {1, 0};
+  mix_wanted({0.75f, {}}, 1, 2, alone.data());
+  CHECK(alone == std::vector<float>{1, 0});
 }

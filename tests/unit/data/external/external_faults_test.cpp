@@ -56,12 +56,17 @@ TEST_CASE("a row that is not one-hot is an error that names it", "[external][lab
     values[7 * 4 + 3] = other;
     file.write_images();
     file.write("labels", {foreign_rows, 4}, values, H5T_IEEE_F64LE);
-    CHECK_THAT(refusal(file.close()), Contains("a.h5: row 7 of /labels [12, 4] is not one-hot"));
+    const fs::path path = file.close();
+    CHECK_THAT(refusal(path), Contains("a.h5: /labels [12, 4] is not one-hot in row 7") &&
+                                  Contains("but in 11 of 12 rows"));
+    CHECK_THAT(refusal(path, {.task = Task::classes}),
+               Contains("a.h5: row 7 of /labels [12, 4] is not one-hot"));
   }
   Foreign file(folder.path / "a.h5");
   file.write_images();
   file.write("labels", {foreign_rows, 4}, std::vector<double>(foreign_rows * 4, 0), H5T_STD_U8LE);
-  CHECK_THAT(refusal(file.close()), Contains("row 0 of /labels [12, 4] is not one-hot"));
+  CHECK_THAT(refusal(file.close()),
+             Contains("/labels [12, 4] is not one-hot in row 0") && Contains("no row has a 1"));
 }
 
 TEST_CASE("labels that are true or false are 1 and 0", "[external][label]") {

@@ -17,7 +17,7 @@ namespace {
 const Decisions some_decisions{
     .backend = config::BackendChoice::cpu,
     .data = {.train = "flowers/train", .val = "flowers/val"},
-    .element = config::ElementChoice::u16,
+    .choices = {config::ElementChoice::u16, config::TaskChoice::labels},
     .all_reduce = config::AllReduceChoice::two_level,
     .bucket_mb = 3.5f,
     .gpu_steps = {.graph = true},
@@ -33,8 +33,8 @@ TEST_CASE("decisions change the keys that a start decides, and no others", "[tra
   for (const config::ConfigKey& key : config::config_keys())
     if (key.get(asked) != key.get(followed)) changed.insert(key.name);
   CHECK(changed == std::set<std::string>{"backend", "data.train", "data.val", "data.element",
-                                         "comm.all-reduce", "comm.bucket-mb", "graph", "tune",
-                                         "fuse-norms", "winograd", "recompute"});
+                                         "data.task", "comm.all-reduce", "comm.bucket-mb", "graph",
+                                         "tune", "fuse-norms", "winograd", "recompute"});
 }
 
 TEST_CASE("what was decided is saved, but not what a process has in memory", "[train][decide]") {
@@ -42,6 +42,7 @@ TEST_CASE("what was decided is saved, but not what a process has in memory", "[t
   config::apply_toml(read, config::to_toml(some_decisions.in({})), "config.toml");
   CHECK(read.data.val == "flowers/val");
   CHECK(read.data.element == config::ElementChoice::u16);
+  CHECK(read.data.task == config::TaskChoice::labels);
   CHECK(read.comm.bucket_mb == 3.5f);
   CHECK(read.graph == config::Switch::on);
   CHECK(read.tune == config::Switch::off);

@@ -31,8 +31,8 @@ struct Saves {
   void save(std::uint64_t step, KeptAs as = {}) {
     CheckpointHeader header = some_header();
     header.progress.step = step;
-    header.progress.best_top1 = as.best ? 0.001 * static_cast<double>(step) : best_top1;
-    best_top1 = header.progress.best_top1;
+    header.progress.best_score = as.best ? 0.001 * static_cast<double>(step) : best_top1;
+    best_top1 = header.progress.best_score;
     writer.begin(as, header, parameters);
     writer.end(now_s());
   }

@@ -279,6 +279,8 @@ TEST_CASE("a learning rate that jumps at a resume is said with both rates, whate
 TEST_CASE("a checkpoint without a word about elements is of a run on uint8", "[train][resume]") {
   ResumePoint point;
   CHECK(written_config(point).data.element == config::ElementChoice::u8);
-  point.header.config = "[data]\nelement = \"float32\"\n";
+  CHECK(written_config(point).data.task == config::TaskChoice::classes);
+  point.header.config = "[data]\nelement = \"float32\"\ntask = \"values\"\n";
+  CHECK(written_config(point).data.task == config::TaskChoice::values);
   CHECK(written_config(point).data.element == config::ElementChoice::f32);
 }

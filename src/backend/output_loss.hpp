@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cmath>
+
+/// The loss of one output of a row, where each output is judged alone: a label that applies or does
+/// not, or a number. constexpr, for host and device code alike; that of classes is in
+/// cross_entropy.hpp.
+namespace lockstep::backend::arithmetic {
+
+struct OutputLoss {
+  double loss = 0, gradient = 0;  ///< gradient: d loss / d output
+};
+
+/// log(1 + exp(x)), which does not overflow.
+constexpr double softplus(double x) {
+  return (x > 0 ? x : 0) + std::log1p(std::exp(x > 0 ? -x : x));
+}
+
+/// 1 / (1 + exp(-x)), which does not overflow.
+constexpr double sigmoid(double x) {
+  const double e = std::exp(x > 0 ? -x : x);
+  return (x > 0 ? 1 : e) / (1 + e);
+}
+
+/// Binary cross entropy of a logit against a share from 0 to 1, which smoothing moves towards 1/2.
+constexpr OutputLoss label_loss(double logit, double share, double smoothing) {
+  const double on = share * (1 - smoothing) + smoothing / 2;
+  return {on * softplus(-logit) + (1 - on) * softplus(logit), sigmoid(logit) - on};
+}
+
+/// delta 0: the squared difference. Else Huber's loss (1964): half of it up to delta, and from
+/// there on linear.
+constexpr OutputLoss value_loss(double value, double wanted, double delta) {
+  const double error = value - wanted;
+  if (!(delta > 0)) return {error * error, 2 * error};
+  if (error > delta) return {delta * (error - delta / 2), delta};
+  if (error < -delta) return {delta * (-error - delta / 2), -delta};
+  return {error * error / 2, error};
+}
+
+}  // namespace lockstep::backend::arithmetic
