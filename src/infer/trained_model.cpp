@@ -8,6 +8,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -42,8 +43,9 @@ config::Config settings_in_checkpoint(const std::string& path) {
 std::string shape_text(const data::DataSetInfo& info) {
   const std::string element =
       info.element == data::Element::u8 ? "" : fmt::format(" of {}", choice_name(info.element));
-  return fmt::format("{} x {} pixels of {} channels{}", info.height, info.width, info.channels,
-                     element);
+  const std::string no_data = info.no_data ? ", no data " + data::say_no_data(info) : "";
+  return fmt::format("{} x {} pixels of {} channels{}{}", info.height, info.width, info.channels,
+                     element, no_data);
 }
 
 }  // namespace
@@ -83,6 +85,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
   spec.recompute.memory_limit = config.memory_limit;
   spec.label_smoothing = config.optim.label_smoothing;
   spec.element = data.element;
+  spec.no_data = data.no_data;
   spec.mean = data.mean;
   spec.stddev = data.stddev;
   return spec;

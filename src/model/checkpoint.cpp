@@ -184,6 +184,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.width = file.count("width");
   header.input.classes = file.texts("classes");
   if (file.has("element")) header.input.element = file.element();
+  if (file.has("no_data")) header.input.no_data = file.reals("no_data", 1)[0];
   header.input.mean = file.reals("mean", header.input.channels);
   header.input.stddev = file.reals("stddev", header.input.channels);
   if (file.has("exchange")) header.exchange = file.text("exchange");

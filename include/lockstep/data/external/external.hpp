@@ -10,7 +10,11 @@ namespace lockstep::data {
 /// How to read HDF5 files that are not shards: one data set of images, one of labels. Rows become
 /// elements [height, width, channels]; of some kinds of numbers they are that already.
 struct ExternalSpec {
-  std::string images, labels;  ///< names of the data sets; empty: found by shape and name
+  /// Names of the data sets; empty: found by shape and name. Several for the images, with commas:
+  /// the channels of one after those of the other.
+  std::string images, labels;
+  /// The channels of an image, by name or number, from 0, with commas; empty: all.
+  std::string channels = {};
   /// `labels` was said of the training set, while these are other images: an error if it names a
   /// file (see labels_place).
   bool labels_of_training = false;
@@ -21,6 +25,9 @@ struct ExternalSpec {
   /// given; else the smallest element that holds the file's kind of numbers.
   std::string element = "auto";
   std::string range = "auto";  ///< of floats that become uint8: auto, 0-1, 0-255, -1-1
+  /// The number that stands for no data, or nan; none: what the file's attributes say stands for no
+  /// data is data; empty: that is an error where it occurs.
+  std::string no_data = {};
   /// 0: as many as the file names, or as its labels have texts, else the largest label + 1.
   std::size_t classes = 0;
   /// For a validation set: the training set, which gives its element, classes, mean and deviation.
