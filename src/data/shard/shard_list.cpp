@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <map>
 #include <regex>
 #include <set>
@@ -165,11 +164,6 @@ std::vector<std::string> sorted_texts(std::span<const ShardFile> files) {
 }
 
 }  // namespace
-
-std::string say_no_data(const DataSetInfo& info) {
-  if (!info.no_data) return "none";
-  return std::isnan(*info.no_data) ? "nan" : fmt::format("{}", *info.no_data);
-}
 
 std::string classes_in_order(std::span<const std::string> names) {
   constexpr std::size_t listed = 4;
