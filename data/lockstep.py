@@ -79,7 +79,33 @@ def crc32c(rows: np.ndarray) -> np.ndarray:
 
 def _row_crcs(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
     labels = labels.astype("<i4").reshape(-1, 1).view(np.uint8)
-    return crc32c(np.hstack([images.reshape(len(images), -1), labels]))
+    images = np.ascontiguousarray(images, images.dtype.newbyteorder("<"))
+    return crc32c(np.hstack([images.reshape(len(images), -1).view(np.uint8), labels]))
+
+
+_ELEMENTS = "uint8", "uint16", "int16", "float16", "float32"
+
+
+def _moments(images: np.ndarray, no_data: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each channel, of value / 255 where they are uint8, without no data."""
+    unit, channels = 255 if images.dtype == np.uint8 else 1, images.shape[3]
+    count, total, squares = np.zeros((3, channels))
+    mean: Any = 0
+    for seen in total, squares:  # the second time round of the distance from the mean
+        for image in images:
+            values = image.reshape(-1, channels).astype(np.float64)
+            data = ~_stands_for(image.reshape(-1, channels), no_data)
+            count += data.sum(0) if seen is total else 0
+            seen += np.where(data, values if seen is total else (values - mean) ** 2, 0).sum(0)
+        mean = total / np.maximum(count, 1)
+    return mean / unit, np.sqrt(squares / np.maximum(count, 1)) / unit
+
+
+def _stands_for(values: np.ndarray, no_data: float | None) -> np.ndarray:
+    """Where values stand for no data: those equal to it, and NaN if it is NaN."""
+    if no_data is None:
+        return np.zeros(values.shape, bool)
+    return np.isnan(values) if np.isnan(no_data) else values == np.float32(no_data)
 
 
 class _Shard:
@@ -92,20 +118,29 @@ class _Shard:
                      "it is another HDF5 file, no shard: lockstep pack --repack makes shards of it")
             kind = f"{np.asarray(file.attrs['format']).astype(str)} {file.attrs['format_version']}"
             jpeg = kind == "lockstep-jpeg-shard 1"
-            _require(jpeg or kind == "lockstep-shard 2", path, f"it is no known shard, but {kind}")
+            wide = kind == "lockstep-shard 3"
+            _require(jpeg or wide or kind == "lockstep-shard 2", path,
+                     f"it is no known shard, but {kind}")
+            task = np.asarray(file.attrs["task"] if wide else "classes").astype(str)
+            _require(task == "classes", path, f"it has the task {task}, not classes")
             self.labels, self.crcs = file["labels"][()].astype(np.int32), file["crc32c"][()]
             images, classes = file["jpegs" if jpeg else "images"], file["classes"].asstr()[()]
             shape = () if jpeg else images.shape[1:]
-            self.places = file["offsets"][()] if jpeg else np.arange(
-                0, images.size + 1, max(1, int(np.prod(shape))), np.uint64)
-            self.facts = jpeg, shape, *(tuple(one) for one in (
-                file.attrs["mean"], file.attrs["stddev"], classes))
+            row = max(1, int(np.prod(shape)) * images.dtype.itemsize)
+            self.places = file["offsets"][()] if jpeg else np.arange(len(images) + 1,
+                                                                     dtype=np.uint64) * row
+            names = file["channels"].asstr()[()] if wide and "channels" in file else ()
+            no_data = np.float32(file.attrs["no_data"]) if "no_data" in file.attrs else ()
+            self.facts = jpeg, shape, images.dtype.newbyteorder("="), str(no_data), *(
+                tuple(one) for one in (file.attrs["mean"], file.attrs["stddev"], classes, names))
+            self.dtype, self.no_data = images.dtype, no_data
             self.begin = images.id.get_offset()
             _require(self.begin is not None, path,
                      "its images are not in one piece: lockstep pack --repack writes them so")
             _require(len(self.labels) == len(self.crcs) == len(self.places) - 1 > 0
-                     and images.dtype == np.uint8 and images.ndim == (1 if jpeg else 4)
-                     and self.places[-1] <= images.size
+                     and images.dtype.name in (_ELEMENTS if wide else _ELEMENTS[:1])
+                     and images.ndim == (1 if jpeg else 4)
+                     and self.places[-1] <= images.size * images.dtype.itemsize
                      and np.all(self.places[:-1] < self.places[1:])
                      and 0 <= self.labels.min() and self.labels.max() < len(classes),
                      path, "its data sets do not fit each other")
@@ -132,9 +167,10 @@ class _Descriptor:
 class Shards:
     """A data set of shards: a file, a folder of them, or a pattern such as 'part*.h5'.
 
-    len() counts rows; [row] gives (image, label). The image is uint8 [height, width, channels], or
-    the bytes of a JPEG, which `decode` makes pixels, by Pillow. With `normalised` it is as networks
-    take it: float32 [channels, height, width], (value / 255 - mean) / stddev. `transform` gets it
+    len() counts rows; [row] gives (image, label). The image is [height, width, channels] of uint8
+    or, in shards of version 3, of other numbers; or the bytes of a JPEG, which `decode` makes
+    pixels, by Pillow. With `normalised` it is as networks take it: float32 [channels, height,
+    width], (value - mean) / stddev, of uint8 value / 255, and 0 for no data. `transform` gets it
     last. `check` compares each row with its CRC-32C. It can be pickled. A process opens a file when
     it first reads a row of it, keeps at most 64 open, and reads at positions: so processes and
     threads do not disturb each other."""
@@ -154,7 +190,10 @@ class Shards:
         self._shards = [_Shard(path) for path in paths]
         for one in self._shards:
             _require(one.facts == self._shards[0].facts, one.path, f"it differs from {paths[0]}")
-        self.is_jpeg, self.shape, mean, stddev, classes = self._shards[0].facts
+        self.is_jpeg, self.shape, self.dtype, _, mean, stddev, classes, names = \
+            self._shards[0].facts
+        no_data = self._shards[0].no_data
+        self.channels, self.no_data = list(names), None if no_data == () else float(no_data)
         self.mean, self.stddev, self.classes = np.float32(mean), np.float32(stddev), list(classes)
         self.labels = np.concatenate([one.labels for one in self._shards])  # int32 [rows]
         self._firsts = np.cumsum([0, *(len(one.labels) for one in self._shards)])
@@ -174,14 +213,18 @@ class Shards:
         if self.check:
             _require(_row_crcs(image[None], shard.labels[at:at + 1])[0] == shard.crcs[at],
                      shard.path, f"row {at} is damaged")
-        image = image.tobytes() if self.is_jpeg else image.reshape(self.shape)
+        image = image.tobytes() if self.is_jpeg else image.view(shard.dtype).astype(
+            self.dtype, copy=False).reshape(self.shape)
         if self.is_jpeg and self.decode:
             from PIL import Image
             with _named(f"{shard.path}: row {at}"):
                 pixels = Image.open(io.BytesIO(image)).convert(["L", "RGB"][len(self.mean) > 1])
             image = np.array(pixels).reshape(pixels.height, pixels.width, -1)
         if self.normalised:
-            image = ((image / np.float32(255) - self.mean) / self.stddev).transpose(2, 0, 1).copy()
+            values = image / np.float32(255) if self.dtype == np.uint8 else np.float32(image)
+            values = (values - self.mean) / self.stddev
+            values[_stands_for(image, self.no_data)] = 0
+            image = values.transpose(2, 0, 1).copy()
         return (self.transform(image) if self.transform else image), int(shard.labels[at])
 
     @functools.cached_property
@@ -197,19 +240,33 @@ class Shards:
         return {name: value for name, value in self.__dict__.items() if name != "_files"}
 
 
+def _fill(file: h5py.File, images: np.ndarray, labels: np.ndarray,
+          names: dict[str, Sequence[str]]) -> None:
+    file["images"], file["labels"] = images, labels.astype(np.int32)
+    file["crc32c"] = np.concatenate([_row_crcs(images[k:k + 256], labels[k:k + 256])
+                                     for k in range(0, len(images), 256)])
+    for item, texts in names.items():
+        if len(texts) > 0:
+            file.create_dataset(item, data=list(texts), dtype=h5py.string_dtype())
+
+
 def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classes: Sequence[str], *,
-                 like: Shards | None = None, rows_per_shard: int = 1 << 16) -> list[str]:
+                 like: Shards | None = None, rows_per_shard: int = 1 << 16,
+                 channels: Sequence[str] = (), no_data: float | None = None) -> list[str]:
     """Writes arrays as shards, in their order, and returns the files' names.
 
-    images: uint8 [rows, height, width, channels], or without channels. labels: [rows], from 0;
-    classes: their names. `like`: the training set, whose mean and deviation a validation set needs.
+    images: [rows, height, width, channels], or without channels, of uint8, uint16, int16, float16
+    or float32. labels: [rows], from 0; classes: their names; `channels`: those of the channels;
+    `no_data`: the value (or NaN) that stands for none. `like`: the training set, whose mean and
+    deviation, and the last two, a validation set has.
     A folder that has shards is an error. An error leaves no file."""
     folder, images, labels = os.fspath(folder), np.asarray(images), np.asarray(labels)
     images = images[..., None] if images.ndim == 3 else images
-    _require(images.dtype == np.uint8 and images.ndim == 4 and images.size, folder,
-             f"images are {images.dtype} {images.shape}, not uint8 [rows, height, width, channels]")
-    height, width, channels = images.shape[1:]  # many channels are fewer than rows and columns
-    _require(channels <= 4 or channels <= 64 and channels < min(height, width), folder,
+    _require(images.dtype.name in _ELEMENTS and images.ndim == 4 and images.size, folder,
+             f"images are {images.dtype} {images.shape}, not [rows, height, width, channels] of "
+             f"{', '.join(_ELEMENTS)}")
+    height, width, count = images.shape[1:]  # many channels are fewer than rows and columns
+    _require(count <= 4 or count <= 64 and count < min(height, width), folder,
              f"images are {images.shape}: 1 to 64 channels come last, as by .transpose(0, 2, 3, 1)")
     _require(like is None or isinstance(like, Shards), folder,
              "like is the training set, opened: like=Shards(its folder)")
@@ -217,14 +274,20 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
              and labels.max() < len(classes), folder,
              f"labels must be {len(images)} whole numbers from 0 to {len(classes) - 1}")
     _require(not glob.glob(os.path.join(glob.escape(folder), "*.h5")), folder, "it has shards")
-    counts = sum(np.stack([np.bincount(one.ravel(), minlength=256)
-                           for one in np.moveaxis(image, 2, 0)]) for image in images)
-    share, levels = counts / counts.sum(1, keepdims=True), np.arange(256) / 255
-    mean, stddev = (like.mean, like.stddev) if like else (share @ levels, np.sqrt(
-        (share * (levels - (share @ levels)[:, None]) ** 2).sum(1)))
+    if like:
+        channels, no_data = channels or like.channels, like.no_data if no_data is None else no_data
+    _require(len(channels) in (0, count), folder, f"{len(channels)} names of {count} channels")
+    _require(all(np.all(np.isfinite(one) | _stands_for(one, no_data)) for one in images), folder,
+             "images have NaN or infinite numbers")
+    mean, stddev = (like.mean, like.stddev) if like else _moments(images, no_data)
     _require(np.all(stddev > 0), folder, "a channel has one value only")
-    _require(not like or (like.classes == list(classes) and len(mean) == images.shape[3]), folder,
-             "its classes or channels are not those of the training set")
+    no_data = None if no_data is None else float(np.float32(no_data))
+    same = not like or (like.classes, len(mean), like.channels, like.dtype, str(like.no_data)) == (
+        list(classes), count, list(channels), images.dtype, str(no_data))
+    _require(same, folder, "its classes or channels are not those of the training set")
+    wide = images.dtype != np.uint8 or len(channels) > 0 or no_data is not None
+    more: dict[str, Any] = {"task": "classes"} if wide else {}
+    more |= {} if no_data is None else {"no_data": np.float32(no_data)}
     os.makedirs(folder, exist_ok=True)
     files, parts = {}, range(0, len(images), rows_per_shard)
     try:
@@ -233,12 +296,10 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
             files[temporary := f"{path}.tmp{os.getpid()}"] = path
             some, ours = (of[first:first + rows_per_shard] for of in (images, labels))
             with h5py.File(temporary, "w") as file:
-                file.attrs.update(format="lockstep-shard", format_version=2,
-                                  mean=np.float32(mean), stddev=np.float32(stddev))
-                file["images"], file["labels"] = some, ours.astype(np.int32)
-                file["crc32c"] = np.concatenate([_row_crcs(some[k:k + 256], ours[k:k + 256])
-                                                 for k in range(0, len(some), 256)])
-                file.create_dataset("classes", data=list(classes), dtype=h5py.string_dtype())
+                file.attrs.update(
+                    format="lockstep-shard", format_version=3 if wide else 2,
+                    mean=np.float32(mean), stddev=np.float32(stddev), **more)
+                _fill(file, some, ours, {"classes": classes, "channels": channels})
             with open(temporary, "rb") as written:
                 os.fsync(written.fileno())
         for temporary, path in files.items():

@@ -8,6 +8,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
@@ -44,8 +45,9 @@ std::string shape_text(const data::DataSetInfo& info) {
       info.element == data::Element::u8 ? "" : fmt::format(" of {}", choice_name(info.element));
   const std::string task =
       info.task == data::Task::classes ? "" : fmt::format(" with {}", choice_name(info.task));
-  return fmt::format("{} x {} pixels of {} channels{}{}", info.height, info.width, info.channels,
-                     element, task);
+  const std::string no_data = info.no_data ? ", no data " + data::say_no_data(info) : "";
+  return fmt::format("{} x {} pixels of {} channels{}{}{}", info.height, info.width, info.channels,
+                     element, task, no_data);
 }
 
 }  // namespace
@@ -88,6 +90,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
                .smoothing = config.optim.label_smoothing,
                .delta = config.optim.huber_delta};
   spec.element = data.element;
+  spec.no_data = data.no_data;
   spec.mean = data.mean;
   spec.stddev = data.stddev;
   return spec;

@@ -191,6 +191,7 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
   header.input.width = file.count("width");
   header.input.classes = file.texts("classes");
   if (file.has("element")) header.input.element = file.element();
+  if (file.has("no_data")) header.input.no_data = file.reals("no_data", 1)[0];
   if (file.has("task")) {
     header.input.task = file.task();
     file.read_sums(at.sums);

@@ -64,6 +64,7 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   }
   if (header.input.element != data::Element::u8)
     file.attribute("element", single_shape, choice_name(header.input.element), h5::Ending::zero);
+  if (header.input.no_data) file.attribute("no_data", {}, &*header.input.no_data);
   numbers("mean", header.input.mean);
   numbers("stddev", header.input.stddev);
   if (header.input.task == data::Task::classes) return;
@@ -226,10 +227,10 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
   const auto list = std::ranges::find(fills, parts_name, &Fill::name);
   const bool other_task =
       header.input.task != data::Task::classes || !header.progress.score.empty();
-  const int format = other_task                                  ? format_with_task
-                     : header.input.element != data::Element::u8 ? format_with_element
-                     : parts.empty()                             ? checkpoint_format
-                                                                 : format_with_parts;
+  const int format = other_task                        ? format_with_task
+                     : !header.input.has_plain_bytes() ? format_with_element
+                     : parts.empty()                   ? checkpoint_format
+                                                       : format_with_parts;
   return {std::move(image), std::move(parts), list == fills.end() ? 0 : list->place, format};
 }
 

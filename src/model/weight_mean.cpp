@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "model/description.hpp"
 
@@ -34,6 +35,8 @@ std::string difference(const Model& first, const Model& other) {
     return differ(input_text(b.network.input), input_text(a.network.input));
   if (a.input.element != b.input.element)
     return differ(choice_name(b.input.element), choice_name(a.input.element));
+  if (data::say_no_data(a.input) != data::say_no_data(b.input))
+    return differ(data::say_no_data(b.input), data::say_no_data(a.input));
   if (a.input.mean != b.input.mean || a.input.stddev != b.input.stddev)
     return differ(
         fmt::format("mean [{}] and deviation [{}] of its input", join(b.input.mean, ", "),

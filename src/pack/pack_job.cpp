@@ -67,14 +67,19 @@ void report_skipped(const std::vector<SkippedRow>& skipped, const fs::path& out)
                         skipped.size() == 1 ? " was" : "s were", (out / "skipped.txt").string()));
 }
 
+/// " of uint16"; empty for uint8.
+std::string of_element(const data::DataSetInfo& info) {
+  return info.element == data::Element::u8 ? "" : fmt::format(" of {}", choice_name(info.element));
+}
+
 void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, const Totals& all,
                const std::vector<ShardPlan>& plan, std::size_t rows_now, double seconds) {
   const std::size_t rows = all.training_rows + all.validation_rows;
   const auto training_shards = static_cast<std::size_t>(std::count_if(
       plan.begin(), plan.end(), [](const ShardPlan& shard) { return shard.training; }));
-  const std::string form =
-      jpeg ? std::string("JPEGs")
-           : fmt::format("{} x {} x {}", info.height, info.width, info.channels);
+  const std::string form = jpeg ? std::string("JPEGs")
+                                : fmt::format("{} x {} x {}{}", info.height, info.width,
+                                              info.channels, of_element(info));
   log::info(fmt::format("packed {} of {} as {}, {}, in {} ({:.0f} images/s)",
                         counted(rows, "image"), counted(info.classes.size(), "class"), form,
                         human_bytes(static_cast<double>(all.bytes)), human_seconds(seconds),
@@ -85,8 +90,12 @@ void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, co
   };
   part("train", all.training_rows, training_shards);
   if (all.validation_rows > 0) part("val", all.validation_rows, plan.size() - training_shards);
-  log::info(fmt::format("  mean {:.4f}, deviation {:.4f}; peak memory {} a rank",
-                        fmt::join(all.sums.mean(), " "), fmt::join(all.sums.stddev(), " "),
+  const auto in_units = [&](const std::vector<float>& values) {
+    return info.element == data::Element::u8 ? fmt::format("{:.4f}", fmt::join(values, " "))
+                                             : join(values, " ");
+  };
+  log::info(fmt::format("  mean {}, deviation {}; peak memory {} a rank", in_units(all.sums.mean()),
+                        in_units(all.sums.stddev()),
                         human_bytes(static_cast<double>(peak_resident_bytes()))));
 }
 
@@ -190,8 +199,9 @@ class PackJob {
     plan_ = plan_shards(*source_, spec_, row_bytes);
     const std::string none = say_not_held_out(*source_, spec_, plan_);
     if (first() && !none.empty()) log::warn(none);
-    images_ = fmt::format("images = {}\nshape = {} x {} x {}\nshards = {}\n", images, info_.height,
-                          info_.width, info_.channels, plan_.size());
+    images_ =
+        fmt::format("images = {}\nshape = {} x {} x {}{}\nshards = {}\n", images, info_.height,
+                    info_.width, info_.channels, of_element(info_), plan_.size());
   }
 
   /// Takes over what an interrupted pack has finished, and returns the number of rows.
@@ -200,7 +210,7 @@ class PackJob {
     together(control_, "pack: plan", [&] {
       if (!first() || !folder_->resume(images_)) return;
       for (std::size_t s = 0; s < plan_.size(); ++s)
-        if (const auto note = read_note(partial_, plan_[s], info_.channels)) {
+        if (const auto note = read_note(partial_, plan_[s], info_)) {
           require_welcome(*note);
           done[s] = '1';
         }
@@ -251,7 +261,7 @@ class PackJob {
   void finish() {
     together(control_, "pack: totals", [&] {
       if (!first()) return;
-      totals_ = read_totals(partial_, plan_, info_.channels);
+      totals_ = read_totals(partial_, plan_, info_);
       require(totals_.training_rows > 0,
               fmt::format("none of the images is readable; the first: {}", source_->name(0)));
     });

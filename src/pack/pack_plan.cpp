@@ -123,6 +123,16 @@ data::DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
           fmt::format("{}: has {} channels, which can be packed as they are, but not as JPEGs or "
                       "with --channels",
                       source.name(0), native));
+  if (const data::DataSetInfo* stored = source.stored(); stored != nullptr) {
+    require(
+        stored->has_plain_bytes() || (!spec.jpeg && spec.height == 0 && info.channels == native),
+        fmt::format("{}: has {} of {}, which are packed as they are: not with --jpeg, --resize "
+                    "or --channels",
+                    source.name(0), counted(native, "channel"), choice_name(stored->element)));
+    info.element = stored->element;
+    info.no_data = stored->no_data;
+    if (info.channels == native) info.channel_names = stored->channel_names;
+  }
   info.mean.assign(info.channels, 0);
   info.stddev.assign(info.channels, 1);
   if (spec.jpeg) {

@@ -40,10 +40,9 @@ bool read_numbers(std::istream& from, std::vector<std::uint64_t>& numbers) {
 }  // namespace
 
 void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedShard& finished) {
-  const data::ChannelSums& sums = finished.sums;
-  std::string text = fmt::format("rows {}\nbytes {}\npixels {}\nsum {}\nsquares {}\nskipped {}\n",
-                                 finished.rows, finished.bytes, sums.pixels, join(sums.sum, " "),
-                                 join(sums.squares, " "), finished.skipped.size());
+  std::string text =
+      fmt::format("rows {}\nbytes {}\nsums {}\nskipped {}\n", finished.rows, finished.bytes,
+                  join(finished.sums.words(), " "), finished.skipped.size());
   for (const SkippedRow& bad : finished.skipped)
     text += fmt::format("{} {}\n", bad.row, bad.reason);
   write_text_atomically(hashes_path(partial, shard),
@@ -53,18 +52,18 @@ void write_note(const fs::path& partial, const ShardPlan& shard, const FinishedS
 }
 
 std::optional<FinishedShard> read_note(const fs::path& partial, const ShardPlan& shard,
-                                       std::size_t channels) {
+                                       const data::DataSetInfo& info) {
   const fs::path path = note_path(partial, shard);
   if (!fs::exists(path)) return {};
   std::istringstream text(read_text(path));
-  FinishedShard finished{0, 0, data::ChannelSums(channels), {}};
+  FinishedShard finished{0, 0, data::ChannelSums(info), {}};
+  std::vector<std::uint64_t> words = finished.sums.words();
   std::size_t skipped = 0;
   const bool read = read_word(text, "rows") && text >> finished.rows && read_word(text, "bytes") &&
-                    text >> finished.bytes && read_word(text, "pixels") &&
-                    text >> finished.sums.pixels && read_word(text, "sum") &&
-                    read_numbers(text, finished.sums.sum) && read_word(text, "squares") &&
-                    read_numbers(text, finished.sums.squares) && read_word(text, "skipped") &&
-                    text >> skipped && skipped <= shard.rows.size();
+                    text >> finished.bytes && read_word(text, "sums") &&
+                    read_numbers(text, words) && read_word(text, "skipped") && text >> skipped &&
+                    skipped <= shard.rows.size();
+  finished.sums.set_words(words);
   bool whole = read;
   for (std::size_t i = 0; i < skipped && whole; ++i) {
     SkippedRow bad;
@@ -88,10 +87,10 @@ std::vector<RowHash> read_hashes(const fs::path& partial, const ShardPlan& shard
 }
 
 Totals read_totals(const std::filesystem::path& partial, const std::vector<ShardPlan>& plan,
-                   std::size_t channels) {
-  Totals all(channels);
+                   const data::DataSetInfo& info) {
+  Totals all(info);
   for (const ShardPlan& shard : plan) {
-    const auto finished = read_note(partial, shard, channels);
+    const auto finished = read_note(partial, shard, info);
     if (!finished)
       throw Error(fmt::format("{}: was written, and cannot be seen: run the same command again",
                               (partial / shard.file).string()));
@@ -228,7 +227,7 @@ Packer::Packer(const Source& source, const PackSpec& spec, const data::DataSetIn
       info_(info),
       folder_(std::move(folder)),
       shards_(std::move(shards)),
-      now_{0, 0, data::ChannelSums(info.channels), {}},
+      now_{0, 0, data::ChannelSums(info), {}},
       name_bytes_(source.file_name_bytes()) {}
 
 Packer::~Packer() = default;
@@ -253,7 +252,7 @@ void Packer::begin_pass() {
   const ShardPlan& shard = shards_[shard_];
   now_.bytes = 0;
   now_.hashes.clear();
-  now_.sums = data::ChannelSums(info_.channels);
+  now_.sums = data::ChannelSums(info_);
   bad_positions_.clear();
   writer_ = std::make_unique<data::ShardWriter>(folder_ / shard.file, info_, shard.rows.size(),
                                                 name_bytes_);

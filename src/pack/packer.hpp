@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/image/channel_sums.hpp"
 #include "lockstep/data/image/image.hpp"
 #include "lockstep/data/shard/shard_writer.hpp"
 #include "lockstep/pack/pack_plan.hpp"
@@ -39,26 +40,27 @@ struct FinishedShard {
 void write_note(const std::filesystem::path& partial, const ShardPlan& shard,
                 const FinishedShard& finished);
 
-/// Empty when the shard is not finished. Throws InputError when its note is damaged.
+/// Empty when the shard is not finished. Throws InputError when its note is damaged. `info`: of the
+/// packed rows.
 std::optional<FinishedShard> read_note(const std::filesystem::path& partial, const ShardPlan& shard,
-                                       std::size_t channels);
+                                       const data::DataSetInfo& info);
 
 /// The hashes of a finished shard's rows. Throws InputError naming the file.
 std::vector<RowHash> read_hashes(const std::filesystem::path& partial, const ShardPlan& shard);
 
-/// The totals of all shards; exact.
+/// The totals of all shards, in their order.
 struct Totals {
   std::size_t training_rows = 0, validation_rows = 0;
   std::uint64_t bytes = 0;
   data::ChannelSums sums;
   std::vector<SkippedRow> skipped;  ///< in the source's order
-  explicit Totals(std::size_t channels = 0) : sums(channels) {}
+  explicit Totals(const data::DataSetInfo& info = {}) : sums(info) {}
 };
 
 /// What the notes of a plan's shards say. Throws Error naming one that is missing, and as
 /// read_note().
 Totals read_totals(const std::filesystem::path& partial, const std::vector<ShardPlan>& plan,
-                   std::size_t channels);
+                   const data::DataSetInfo& info);
 
 /// Classes that lost all of their training images, with how many these were.
 std::vector<std::string> lost_classes(const Source& source, const std::vector<ShardPlan>& plan,

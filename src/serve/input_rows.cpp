@@ -50,10 +50,11 @@ std::unique_ptr<InputRows> packed_rows(data::DataSet rows, const data::AugmentSp
 
 StoredForm stored_as(const data::ImageForm& form, const model::Preparation& preparation,
                      const data::DataSetInfo& input, std::size_t rows) {
-  require(input.element == data::Element::u8,
-          fmt::format("the network takes images of {}; images that come as files, or to a server, "
-                      "have uint8 pixels: only rows of HDF5 files can be predicted and evaluated",
-                      choice_name(input.element)));
+  require(
+      input.has_plain_bytes(),
+      fmt::format("the network takes images of {}{}; images that come as files, or to a server, "
+                  "have uint8 pixels: only rows of HDF5 files can be predicted and evaluated",
+                  choice_name(input.element), input.no_data ? " with values of no data" : ""));
   data::DataSetInfo stored = input;
   stored.rows = rows;
   stored.encoding = form.jpeg ? data::Encoding::jpeg : data::Encoding::raw;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,6 +57,7 @@ struct ProgramSpec {
   LossSpec loss;
   data::Element element = data::Element::u8;  ///< of the images in a batch
   std::vector<float> mean, stddev;            ///< per channel: see data::DataSetInfo
+  std::optional<float> no_data;               ///< see data::DataSetInfo; such values enter as 0
   /// Use only library routines that give the same bits each time; the CPU backend has no others.
   bool deterministic = false;
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms

@@ -64,7 +64,7 @@ struct Config {
 
   struct Data {
     std::string train, val;
-    std::string images, labels, val_images, val_labels;
+    std::string images, labels, val_images, val_labels, channels, no_data;
     ImageLayout layout = ImageLayout::automatic;
     ElementChoice element = ElementChoice::automatic;
     FloatRange range = FloatRange::automatic;

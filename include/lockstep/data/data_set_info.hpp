@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,20 +55,26 @@ struct DataSetInfo {
   std::size_t rows = 0, height = 0, width = 0, channels = 0;  ///< height, width: 0 with jpeg
   Encoding encoding = Encoding::raw;
   Element element = Element::u8;
+  std::vector<std::string> channel_names = {};  ///< one for each channel; empty: they have none
   Task task = Task::classes;
   /// Names of what the network says: the classes, of which a row's label is one, the labels, or the
   /// values.
-  std::vector<std::string> classes;
+  std::vector<std::string> classes = {};
   /// Per channel, over the training rows (the validation set carries the training set's): of
   /// value / 255 where the elements are uint8, else of the values.
-  std::vector<float> mean, stddev;
+  std::vector<float> mean = {}, stddev = {};
   /// Of each value, over the training rows in which it is known; empty with another task.
   std::vector<float> target_mean = {}, target_stddev = {};
+  /// The value that stands for no data, or NaN where that is not a number: left out of mean and
+  /// deviation, and 0 to the network.
+  std::optional<float> no_data = {};
   /// Of all labels in their order and, of shards, of the rows' checksums; 0: not known. Images in
   /// other programs' files are not in it: they have no checksums.
   std::uint64_t rows_hash = 0;
   /// How many numbers Batch::wanted has for a row.
   std::size_t wanted_values() const { return task == Task::classes ? 0 : classes.size(); }
+  /// Values can be mixed with each other: they are uint8, and none stands for no data.
+  bool has_plain_bytes() const { return element == Element::u8 && !no_data; }
   std::size_t row_values() const { return height * width * channels; }
   std::size_t pixel_bytes() const { return channels * bytes_of(element); }
   std::size_t row_bytes() const { return height * width * pixel_bytes(); }

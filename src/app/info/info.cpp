@@ -94,6 +94,8 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
           {"jpegs", jpeg ? jpegs_as_json(rows) : Json(nullptr)},
           {"channels", info.channels},
           {"element", choice_name(info.element)},
+          {"channel_names", info.channel_names},
+          {"no_data", rows.say_share_of_no_data()},
           {"mean", info.mean},
           {"stddev", info.stddev},
           {"task", choice_name(info.task)},

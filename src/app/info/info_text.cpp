@@ -83,6 +83,9 @@ std::string shards_as_text(const Json& set) {
     return bytes ? numbers(list) : join(list.get<std::vector<float>>(), " ");
   };
   text += fmt::format("mean {}, deviation {}\n", listed(set["mean"]), listed(set["stddev"]));
+  if (const Json& names = set["channel_names"]; !names.empty())
+    text += "channels " + one_line(join(names.get<std::vector<std::string>>(), ", ")) + '\n';
+  if (const std::string no_data = set["no_data"]; !no_data.empty()) text += no_data + '\n';
   text += reading_as_text(set["reading"]);
   text += counted_outputs(set) + ":";
   for (const Json& one : set["classes"])

@@ -163,6 +163,12 @@ void Writer::data_set(const std::string& name, const std::vector<std::string>& t
   write(make_data_set(name, type.get(), {&count, 1}), type.get(), characters.data());
 }
 
+std::uint64_t Writer::reserve(const std::string& name, Shape shape, Id type) {
+  std::size_t bytes = H5Tget_size(type);
+  for (const std::size_t size : shape) bytes *= size;
+  return reserve(make_data_set(name, type, shape, true), bytes);
+}
+
 std::uint64_t Writer::reserve_texts(const std::string& name, std::size_t count, std::size_t bytes) {
   const Type type = text_type(bytes, Ending::padding);
   return reserve(make_data_set(name, type.get(), {&count, 1}, true), count * bytes);

@@ -26,7 +26,8 @@ std::vector<ConfigKey> data_keys() {
           .names_input()
           .usual(),
       key("data.images", &C::data, &Section::images,
-          "files that are not shards: name of the data set of images")
+          "files that are not shards: name of the data set of images; several, with commas: the "
+          "channels of one after those of the other")
           .if_empty("found by its shape and name")
           .for_external(),
       key("data.labels", &C::data, &Section::labels,
@@ -39,6 +40,11 @@ std::vector<ConfigKey> data_keys() {
       key("data.val-labels", &C::data, &Section::val_labels, "the same for the labels")
           .if_empty("as data.labels")
           .needs("data.val", validates),
+      key("data.channels", &C::data, &Section::channels,
+          "files that are not shards: the channels to take, in this order, by name or number from "
+          "0, with commas")
+          .if_empty("all")
+          .for_external(),
       key("data.layout", &C::data, &Section::layout,
           "files that are not shards: position of the channels")
           .for_external(),
@@ -51,6 +57,11 @@ std::vector<ConfigKey> data_keys() {
       key("data.range", &C::data, &Section::range,
           "files that are not shards: range of floats that become uint8, as 256 levels, rounded; "
           "auto: 0-1 or 0-255, inferred from some rows")
+          .for_external(),
+      key("data.no-data", &C::data, &Section::no_data,
+          "files that are not shards: the number that stands for no data, or nan: left out of mean "
+          "and deviation, and 0 after normalisation; none: what the file says is no data is data")
+          .if_empty("what the file's attributes say is no data is an error")
           .for_external(),
       key("data.task", &C::data, &Section::task,
           "files that are not shards: what to learn: one class of a row; each of several labels, 0 "

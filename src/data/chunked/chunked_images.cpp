@@ -28,7 +28,30 @@ hid_t half_type() {
   return type;
 }
 
+/// Others of 16 bits are widened by HDF5.
+bool is_half(hid_t type) {
+  const h5::Type one(H5Tcopy(type));
+  return H5Tset_order(one.get(), H5Tget_order(half_type())) >= 0 &&
+         H5Tequal(one.get(), half_type()) > 0;
+}
+
 }  // namespace
+
+std::optional<Number> number_of(hid_t type) {
+  const std::size_t bytes = H5Tget_size(type);
+  if (H5Tget_class(type) == H5T_FLOAT) {
+    if (is_half(type)) return Number::f16;
+    if (bytes <= 4) return Number::f32;
+    return bytes == 8 ? std::optional(Number::f64) : std::nullopt;
+  }
+  if (H5Tget_class(type) != H5T_INTEGER) return std::nullopt;
+  const bool has_sign = H5Tget_sign(type) == H5T_SGN_2;
+  if (bytes == 1) return has_sign ? Number::i8 : Number::u8;
+  if (bytes == 2) return has_sign ? Number::i16 : Number::u16;
+  if (bytes == 4) return has_sign ? Number::i32 : Number::u32;
+  if (bytes == 8) return has_sign ? Number::i64 : Number::u64;
+  return std::nullopt;
+}
 
 hid_t memory_type(Number number) {
   switch (number) {
@@ -168,8 +191,16 @@ void StoredImages::decode(std::size_t block, std::uint8_t* pixels) const {
   for (std::size_t row = 0; row < rows; ++row) {
     const auto bad =
         form_.convert(&numbers[row * form_.stored_bytes()], pixels + row * form_.row_bytes());
-    if (bad) h5::refuse(path_, not_a_pixel(form_, block * block_rows_ + row, *bad));
+    if (!bad) continue;
+    const std::lock_guard lock(bad_mutex_);
+    bad_.emplace(block * block_rows_ + row, *bad);
   }
+}
+
+std::optional<BadNumber> StoredImages::bad_number(std::size_t row) const {
+  const std::lock_guard lock(bad_mutex_);
+  const auto found = bad_.find(row);
+  return found == bad_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void StoredImages::decode_stored(std::size_t block, std::uint8_t* numbers) const {

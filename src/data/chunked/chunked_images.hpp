@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +20,10 @@ namespace lockstep::data {
 
 /// HDF5's type for it in memory. The caller holds an h5::Session.
 hid_t memory_type(Number number);
+
+/// The kind of number of HDF5's type, of any byte order; none: it has no name here. The caller
+/// holds an h5::Session.
+std::optional<Number> number_of(hid_t type);
 
 /// The images of an open file that do not lie in it as plain bytes in one piece: chunked,
 /// compressed, virtual, or of another byte order. They are decoded block by block: all chunks over
@@ -39,10 +45,13 @@ class StoredImages {
   std::size_t block_rows() const { return block_rows_; }
   std::size_t rows_of(std::size_t block) const;  ///< the last one may have fewer
   /// Rows of a block as elements [rows_of(block), height, width, channels], in which
-  /// PixelForm::find_bad() was not asked for. Throws InputError naming the file and the rows.
+  /// PixelForm::find_bad() was not asked for, and rows of which a number cannot be converted are
+  /// what bad_number() says. Throws InputError naming the file and the rows.
   void decode(std::size_t block, std::uint8_t* pixels) const;
   /// The same, as stored, in this machine's byte order.
   void decode_stored(std::size_t block, std::uint8_t* numbers) const;
+  /// Why a row that decode() has made holds no elements; else nothing.
+  std::optional<BadNumber> bad_number(std::size_t row) const;
   const PixelForm& form() const { return form_; }
   const std::filesystem::path& path() const { return path_; }
   /// Sets what the numbers become, which is found only after the images are open.
@@ -79,6 +88,8 @@ class StoredImages {
   int descriptor_ = -1;            // HDF5's, of the file itself; below 0: none
   FileStamp stamp_;
   std::string layout_;
+  mutable std::mutex bad_mutex_;
+  mutable std::map<std::size_t, BadNumber> bad_;  // by row
 };
 
 }  // namespace lockstep::data

@@ -237,32 +237,50 @@ Element element_for(Number number) {
   }
 }
 
+Number number_of(Element element) {
+  switch (element) {
+    case Element::u8:
+      return Number::u8;
+    case Element::u16:
+      return Number::u16;
+    case Element::i16:
+      return Number::i16;
+    case Element::f16:
+      return Number::f16;
+    case Element::f32:
+      return Number::f32;
+  }
+  throw Error("an element without numbers");
+}
+
 bool may_become(Number number, Element element) {
   return element != Element::f16 || number == Number::f16;
 }
 
 bool PixelForm::is_same() const {
-  const bool same_type = with_type(number, [&](auto stored) {
-    return with_type(element,
-                     [&](auto made) { return std::is_same_v<decltype(stored), decltype(made)>; });
+  return number == number_of(element) && (!channels_first || channels == 1);
+}
+
+bool may_be(Number number, double value) {
+  return with_type(number, [&](auto type) {
+    using T = decltype(type);
+    if constexpr (is_real<T>)
+      return true;
+    else
+      return value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+             value <= static_cast<double>(std::numeric_limits<T>::max()) &&
+             value == std::trunc(value);
   });
-  return same_type && (!channels_first || channels == 1);
 }
 
 void PixelForm::take_missing(const std::vector<double>& values) {
   missing.clear();
-  with_type(number, [&](auto type) {
-    using T = decltype(type);
-    for (const double value : values) {
-      if constexpr (std::is_floating_point_v<T>)
-        missing.push_back(static_cast<double>(static_cast<T>(value)));
-      else if constexpr (std::is_same_v<T, Half>)
-        missing.push_back(value);
-      else if (value >= static_cast<double>(std::numeric_limits<T>::min()) &&
-               value <= static_cast<double>(std::numeric_limits<T>::max()))
-        missing.push_back(value);
-    }
-  });
+  for (const double value : values) {
+    if (!may_be(number, value)) continue;
+    const double stored =
+        number == Number::f32 ? static_cast<double>(static_cast<float>(value)) : value;
+    if (!no_data || static_cast<float>(stored) != *no_data) missing.push_back(stored);
+  }
 }
 
 std::optional<BadNumber> PixelForm::convert(const std::uint8_t* stored, std::uint8_t* row) const {
@@ -313,8 +331,13 @@ std::optional<BadNumber> PixelForm::find_bad(const std::uint8_t* row) const {
     return half ? static_cast<double>(load<Half>(row, i))
                 : static_cast<double>(load<float>(row, i));
   };
+  const bool may_be_nan = no_data && std::isnan(*no_data);
+  const auto good = [&](std::size_t i) {
+    return std::isfinite(value(i)) || (may_be_nan && std::isnan(value(i)));
+  };
   std::size_t first = 0, alike = 0;
-  while (std::isfinite(value(first))) ++first;
+  while (first < count() && good(first)) ++first;
+  if (first == count()) return std::nullopt;
   for (std::size_t i = first; i < count(); i += channels)
     if (std::isnan(value(i)) == std::isnan(value(first)) && !std::isfinite(value(i))) ++alike;
   return BadNumber{value(first), first % channels, false,
@@ -355,14 +378,15 @@ std::string not_a_pixel(const PixelForm& form, std::size_t row, const BadNumber&
   if (number.is_missing)
     return fmt::format(
         "row {} has {:.6g} in channel {}, which the attribute _FillValue or missing_value of the "
-        "images says is no data: leave such rows out, or write a number there",
-        row, number.value, number.channel);
+        "images says is no data: say --data.no-data {:.9g}, or none if it is data",
+        row, number.value, number.channel, number.value);
   if (is_float(form.element) && !std::isfinite(number.value))
     return fmt::format(
         "row {} has {} in channel {}, as {:.3g} % of its pixels: leave such rows out "
-        "(data.on-bad-row skip in a training), or write a number there",
+        "(data.on-bad-row skip in a training), {}",
         row, std::isnan(number.value) ? "NaN (not a number)" : "an infinite number", number.channel,
-        100 * number.share);
+        100 * number.share,
+        std::isnan(number.value) ? "or say --data.no-data nan" : "or write a number there");
   const std::string name = std::isnan(number.value)
                                ? "NaN (not a number)"
                                : fmt::format("the number {:.6g}", number.value);

@@ -17,8 +17,10 @@ bool is_float(Number number);
 std::string name_of(Number number);  ///< "float64"
 /// The smallest element that holds all numbers of this kind; f32 for what none holds.
 Element element_for(Number number);
+Number number_of(Element element);  ///< the numbers that are such elements
 /// Whether rows of this element can be made of such numbers at all. Each is looked at, too.
 bool may_become(Number number, Element element);
+bool may_be(Number number, double value);  ///< whether such a number can have this value
 
 /// How far from level n, in levels, a float may be that was one before it was rounded: n times
 /// this. So small numbers next to large ones are no level 0.
@@ -42,7 +44,9 @@ struct PixelForm {
   bool channels_first = false;
   std::size_t height = 0, width = 0, channels = 0;
   double low = 0, high = 255;
-  std::vector<double> missing = {};  ///< numbers that stand for no data
+  /// Numbers that stand for no data, and are errors. These leave `no_data` out.
+  std::vector<double> missing = {};
+  std::optional<float> no_data = {};  ///< see DataSetInfo
 
   std::size_t count() const { return height * width * channels; }
   std::size_t stored_bytes() const { return count() * bytes_of(number); }  ///< of a row
@@ -54,7 +58,7 @@ struct PixelForm {
   /// Writes a row. Stops at a number that cannot become an element, or that stands for no data, and
   /// returns it. What find_bad() finds in the row it lets pass.
   std::optional<BadNumber> convert(const std::uint8_t* stored, std::uint8_t* row) const;
-  /// The first value of a row that is not finite, or stands for no data; of uint8: none.
+  /// The first value of a row that is not finite, and is not `no_data`; of uint8: none.
   std::optional<BadNumber> find_bad(const std::uint8_t* row) const;
   /// A row's numbers, in their order.
   void widen(const std::uint8_t* stored, std::vector<double>& values) const;

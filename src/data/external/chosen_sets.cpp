@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <hdf5_objects.hpp>
+#include <sstream>
 
 #include "lockstep/base/error.hpp"
 
@@ -82,31 +83,48 @@ StoredSet find_named(hid_t file, const fs::path& path, const std::string& given,
   return found;
 }
 
-StoredSet choose_images(hid_t file, const fs::path& path, const ExternalSpec& spec,
-                        const FileContents& contents) {
+/// The data set of images that `given` names.
+StoredSet named_images(hid_t file, const fs::path& path, const std::string& given,
+                       const Sets& candidates) {
+  StoredSet found = find_named(file, path, given, "data.images", candidates, false);
+  if (found.truth) h5::refuse(path, fmt::format("{} holds true and false", shape_text(found)));
+  if (found.shape.size() != 3 && found.shape.size() != 4)
+    h5::refuse(path, fmt::format("{}: images have 4 dimensions (rows, height, width, channels; "
+                                 "or channels first), or 3 when they are grey",
+                                 shape_text(found)));
+  return found;
+}
+
+/// Those that `spec` names; the channels of one follow those of the one before.
+Sets choose_images(hid_t file, const fs::path& path, const ExternalSpec& spec,
+                   const FileContents& contents) {
   Sets candidates;
   for (const StoredSet& one : contents.numbers)
     if ((one.shape.size() == 4 || one.shape.size() == 3) && !one.truth && !has_one_value_a_row(one))
       candidates.push_back(one);
   if (!spec.images.empty()) {
-    StoredSet found = find_named(file, path, spec.images, "data.images", candidates, false);
-    if (found.truth) h5::refuse(path, fmt::format("{} holds true and false", shape_text(found)));
-    if (found.shape.size() != 3 && found.shape.size() != 4)
-      h5::refuse(path, fmt::format("{}: images have 4 dimensions (rows, height, width, channels; "
-                                   "or channels first), or 3 when they are grey",
-                                   shape_text(found)));
+    const bool is_one = H5Lexists(file, spec.images.c_str(), H5P_DEFAULT) > 0;
+    Sets found;
+    for (const std::string& name : is_one ? Names{spec.images} : listed(spec.images)) {
+      found.push_back(named_images(file, path, name, candidates));
+      if (found.back().shape[0] != found[0].shape[0])
+        h5::refuse(path, fmt::format("{} and {} do not have as many rows", shape_text(found[0]),
+                                     shape_text(found.back())));
+    }
     return found;
   }
   prefer(candidates, contents, image_names);
-  if (candidates.size() == 1) return candidates.front();
+  if (candidates.size() == 1) return candidates;
   if (candidates.empty())
     h5::refuse(path, fmt::format(
                          "is not a shard and holds no images (numbers of 4 dimensions, or 3); make "
                          "shards with 'lockstep pack'. There are: {}",
                          list_text(contents)));
-  h5::refuse(path, fmt::format("holds several data sets that may be the images; say which with "
-                               "--data.images (and --data.labels): {}",
-                               list_text(candidates)));
+  h5::refuse(path,
+             fmt::format("holds several data sets that may be the images; say which with "
+                         "--data.images (and --data.labels), or name several whose channels are "
+                         "one image's, with commas: {}",
+                         list_text(candidates)));
 }
 
 /// Numbers, texts and one-hot rows that may be labels.
@@ -159,6 +177,13 @@ void choose_labels(hid_t file, const fs::path& path, const std::string& named,
 
 }  // namespace
 
+std::vector<std::string> listed(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream text(list);
+  for (std::string name; std::getline(text, name, ',');) names.push_back(name);
+  return names;
+}
+
 bool may_be_one_hot(const StoredSet& set, hsize_t rows) {
   return set.shape.size() == 2 && set.shape[0] == rows && set.shape[1] > 1 &&
          set.shape[1] <= most_classes;
@@ -167,7 +192,9 @@ bool may_be_one_hot(const StoredSet& set, hsize_t rows) {
 ChosenSets choose_sets(hid_t file, const fs::path& path, const ExternalSpec& spec) {
   const FileContents contents = look_into(file);
   ChosenSets sets;
-  sets.images = choose_images(file, path, spec, contents);
+  sets.more_images = choose_images(file, path, spec, contents);
+  sets.images = sets.more_images.front();
+  sets.more_images.erase(sets.more_images.begin());
   sets.labels_path = path;
   const LabelsPlace place = labels_place(spec);
   const bool is_here = place.file.empty() || H5Lexists(file, spec.labels.c_str(), H5P_DEFAULT) > 0;
@@ -194,7 +221,9 @@ ChosenSets choose_sets(hid_t file, const fs::path& path, const ExternalSpec& spe
 
 std::string sets_text(const ChosenSets& sets, const ExternalLabels& labels) {
   const bool values = labels.wanted.task() == Task::values;
-  return fmt::format("images {}, {} {}{}{}", shape_text(sets.images), values ? "values" : "labels",
+  std::string images = shape_text(sets.images);
+  for (const StoredSet& more : sets.more_images) images += " and " + shape_text(more);
+  return fmt::format("images {}, {} {}{}{}", images, values ? "values" : "labels",
                      shape_text(sets.labels),
                      labels.classes > 0                     ? " (one-hot)"
                      : sets.labels.texts                    ? " (texts)"

@@ -50,13 +50,20 @@ std::string describe(hid_t file, const std::string& name, StoredSet& set);
 using Missing = std::vector<double>;
 Missing missing_values(hid_t data);
 
+/// "; scale_factor 0.0001, add_offset 0 (not applied: ...)"; empty without such attributes.
+std::string say_scaling(hid_t data);
+
 inline constexpr std::size_t most_classes = std::size_t{1} << 20;  ///< that labels may have
+
+/// The names of a list "a,b".
+std::vector<std::string> listed(const std::string& list);
 
 /// Which data sets of another program's file are its images and its labels.
 struct ChosenSets {
   StoredSet images, labels;
-  std::filesystem::path labels_path;  ///< of the file that the labels lie in
-  h5::File labels_file;               ///< open where that is another one than the images'
+  std::vector<StoredSet> more_images;  ///< whose channels follow those of `images`
+  std::filesystem::path labels_path;   ///< of the file that the labels lie in
+  h5::File labels_file;                ///< open where that is another one than the images'
   bool is_guess = false;  ///< the labels were not named, and their name is not a usual one
 };
 

@@ -208,6 +208,8 @@ std::string first_setting(const ExternalSpec& spec) {
   if (spec.layout != "auto") return "data.layout = " + spec.layout;
   if (spec.element != "auto") return "data.element = " + spec.element;
   if (spec.range != "auto") return "data.range = " + spec.range;
+  if (!spec.no_data.empty()) return "data.no-data = " + spec.no_data;
+  if (!spec.channels.empty()) return "data.channels = " + spec.channels;
   if (spec.task) return std::string("data.task = ") + choice_name(*spec.task);
   if (spec.unknown != UnknownLabels::none)
     return std::string("data.unknown = ") + choice_name(spec.unknown);

@@ -138,22 +138,38 @@ std::string describe(hid_t file, const std::string& name, StoredSet& set) {
   return set.shape.empty() ? fmt::format("/{} holds a single value", name) : "";
 }
 
-Missing missing_values(hid_t data) {
+namespace {
+
+/// The numbers of an attribute; none where there is no such one.
+std::vector<double> attribute_numbers(hid_t data, const char* name) {
   constexpr hssize_t most = 64;
-  Missing all;
-  for (const char* name : {"_FillValue", "missing_value"}) {
-    if (H5Aexists(data, name) <= 0) continue;
-    const h5::Attribute attribute(H5Aopen(data, name, H5P_DEFAULT));
-    const h5::Type type(H5Aget_type(attribute.get()));
-    const h5::Space space(H5Aget_space(attribute.get()));
-    const H5T_class_t kind = H5Tget_class(type.get());
-    const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-    if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 1 || count > most) continue;
-    std::vector<double> values(static_cast<std::size_t>(count));
-    if (H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) >= 0)
-      all.insert(all.end(), values.begin(), values.end());
-  }
+  if (H5Aexists(data, name) <= 0) return {};
+  const h5::Attribute attribute(H5Aopen(data, name, H5P_DEFAULT));
+  const h5::Type type(H5Aget_type(attribute.get()));
+  const h5::Space space(H5Aget_space(attribute.get()));
+  const H5T_class_t kind = H5Tget_class(type.get());
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || count < 1 || count > most) return {};
+  std::vector<double> values(static_cast<std::size_t>(count));
+  if (H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) < 0) return {};
+  return values;
+}
+
+}  // namespace
+
+Missing missing_values(hid_t data) {
+  Missing all = attribute_numbers(data, "_FillValue");
+  for (const double value : attribute_numbers(data, "missing_value")) all.push_back(value);
   return all;
+}
+
+std::string say_scaling(hid_t data) {
+  std::vector<std::string> found;
+  for (const char* name : {"scale_factor", "add_offset"})
+    if (const auto values = attribute_numbers(data, name); !values.empty())
+      found.push_back(fmt::format("{} {}", name, join(values, " ")));
+  if (found.empty()) return "";
+  return fmt::format("; {} (not applied: normalised values are the same)", join(found, ", "));
 }
 
 FileContents look_into(hid_t file) {

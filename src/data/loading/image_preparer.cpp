@@ -64,7 +64,7 @@ struct ImagePreparer::Impl {
         width(stored.width),
         channels(stored.channels),
         maker(stored, spec, "the images") {
-    check(stored.element == Element::u8, "images that come as files have pixels of uint8");
+    check(stored.has_plain_bytes(), "images that come as files have pixels of uint8");
     check(form.jpeg == (stored.encoding == Encoding::jpeg), "the form of the data set's rows");
     check(spec.crop == Crop::centre && !spec.flip && spec.cutout == 0 && !spec.effects.any(),
           "a preparation in which nothing is random");

@@ -90,10 +90,10 @@ struct Loader::Impl {
         fill_turn(spec.epoch * sampler.batches() + spec.batch),
         next_turn(fill_turn) {
     check(spec.sampler.rows == rows.info().rows, "the sampler counts the data set's rows");
-    require(spec.mix.mixup == 0 || shape.element == Element::u8,
+    require(spec.mix.mixup == 0 || shape.has_plain_bytes(),
             fmt::format("data.mixup mixes the levels of uint8, but the images are {}; data.cutmix "
                         "takes these, too",
-                        choice_name(shape.element)));
+                        shape.no_data ? "without data in places" : choice_name(shape.element)));
     check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
     check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
     const std::size_t image_bytes = sampler.replica_batch() * row_bytes;

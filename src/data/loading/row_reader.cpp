@@ -22,15 +22,17 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
   require(info.height > 0, fmt::format("{} has images of many sizes: set the size of the crops "
                                        "with --data.size",
                                        path));
-  const bool bytes = stored.element == Element::u8;
+  const bool bytes = stored.has_plain_bytes();
+  const std::string kind =
+      choice_name(stored.element) + std::string(stored.no_data ? " with values of no data" : "");
   require((!stretched && spec.short_side == 0) || bytes,
           fmt::format("{} has images of {}; only uint8 can be resized (data.resize, data.crop = "
                       "random-resized)",
-                      path, choice_name(stored.element)));
+                      path, kind));
   require(!spec.effects.any() || bytes,
           fmt::format("{} has images of {}; colours are changed (data.brightness to data.erase) "
                       "where they are uint8",
-                      path, choice_name(stored.element)));
+                      path, kind));
   require(
       (!stretched && spec.short_side == 0) || stored.channels <= 4,
       fmt::format("{} has images of {} channels; 1 to 4 can be resized", path, stored.channels));

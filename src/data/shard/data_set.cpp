@@ -7,14 +7,13 @@
 #include "data/bytes/file_bytes.hpp"
 #include "data/bytes/row_names.hpp"
 #include "data/chunked/block_cache.hpp"
-#include "data/image/element_sums.hpp"
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/data/image/image.hpp"
+#include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -171,24 +170,12 @@ struct DataSet::Impl {
                            at.row, largest, there.size(), with_rows, there.size()));
   }
 
-  // Mean and deviation from at most 1024 rows: the same ones on every rank and at every start.
-  void measure_channels(bool skips_bad_rows) {
-    if (info.element == Element::u8) {
-      measure_channels(ChannelSums(info.channels), skips_bad_rows);
-      return;
-    }
-    for (const std::size_t channel :
-         measure_channels(ElementSums(info.element, info.channels), skips_bad_rows).constant())
-      doubts.push_back(fmt::format("{}: channel {} has one value in all looked-at rows",
-                                   files.front().path.string(), channel));
-  }
-
-  template <class Sums>
-  Sums measure_channels(Sums sums, bool skips_bad_rows) {
+  // Calls `use` with the pixels of at most 1024 rows.
+  template <class Use>
+  void look_at_rows(bool skips_bad_rows, Use&& use) const {
     const bool all = info.rows <= sample_spans * sample_span_rows;
     const std::size_t spans = all ? 1 : sample_spans, length = all ? info.rows : sample_span_rows;
     std::vector<std::uint8_t> image(info.row_bytes());
-    bool found = false;
     for (std::size_t span = 0; span < spans; ++span) {
       const std::size_t first = span * (info.rows - length) / sample_spans;
       for (std::size_t row = first; row < first + length; ++row) {
@@ -199,14 +186,26 @@ struct DataSet::Impl {
           if (!skips_bad_rows) throw;
           continue;
         }
-        sums.add(image);
-        found = true;
+        use(image);
       }
     }
+  }
+
+  // Mean and deviation from at most 1024 rows: the same ones on every rank and at every start.
+  void measure_channels(bool skips_bad_rows) {
+    ChannelSums sums(info);
+    bool found = false;
+    look_at_rows(skips_bad_rows, [&](std::span<const std::uint8_t> image) {
+      sums.add(image);
+      found = true;
+    });
     if (!found) h5::refuse(files.front().path, "none of the looked-at rows is whole");
     info.mean = sums.mean();
     info.stddev = sums.stddev();
-    return sums;
+    if (info.element == Element::u8) return;
+    for (const std::size_t channel : sums.constant())
+      doubts.push_back(fmt::format("{}: channel {} has one value in all looked-at rows",
+                                   files.front().path.string(), channel));
   }
 
   std::uint32_t hash_labels() const {
@@ -314,6 +313,23 @@ std::string DataSet::say_sets() const {
 }
 
 const std::vector<std::string>& DataSet::doubts() const { return impl_->doubts; }
+
+std::string DataSet::say_share_of_no_data() const {
+  const DataSetInfo& info = impl_->info;
+  if (!info.no_data) return "";
+  ChannelSums sums(info);
+  std::size_t rows = 0, empty = 0;
+  impl_->look_at_rows(true, [&](std::span<const std::uint8_t> image) {
+    const std::uint64_t before = sums.values();
+    sums.add(image);
+    empty += sums.values() == before;
+    ++rows;
+  });
+  const double all = static_cast<double>(rows) * static_cast<double>(info.row_values());
+  return fmt::format("no data is {}: {:.3g} % of the values of {}; {} of these {} nothing else",
+                     say_no_data(info), 100 * (1 - static_cast<double>(sums.values()) / all),
+                     counted(rows, "row"), empty, empty == 1 ? "is" : "are");
+}
 
 Storage DataSet::storage() const {
   Storage storage;

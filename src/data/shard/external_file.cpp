@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "data/chunked/chunked_images.hpp"
@@ -10,37 +11,15 @@
 #include "data/shard/rows.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/h5.hpp"
+#include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 
 namespace lockstep::data {
 namespace {
 
 constexpr hsize_t longest_external_side = 65535;
 constexpr std::size_t usual_channels = 4;
-
-/// IEEE's float of 16 bits, of any byte order. Others of that size are widened by HDF5.
-bool is_half(hid_t type) {
-  std::size_t sign = 0, exponent = 0, exponent_bits = 0, fraction = 0, fraction_bits = 0;
-  return H5Tget_size(type) == 2 && H5Tget_ebias(type) == 15 && H5Tget_precision(type) == 16 &&
-         H5Tget_norm(type) == H5T_NORM_IMPLIED &&
-         H5Tget_fields(type, &sign, &exponent, &exponent_bits, &fraction, &fraction_bits) >= 0 &&
-         sign == 15 && exponent == 10 && exponent_bits == 5 && fraction == 0 && fraction_bits == 10;
-}
-
-Number number_of(hid_t type, const h5::Item& item) {
-  const std::size_t bytes = H5Tget_size(type);
-  if (H5Tget_class(type) == H5T_FLOAT) {
-    if (is_half(type)) return Number::f16;
-    if (bytes <= 4) return Number::f32;
-    if (bytes == 8) return Number::f64;
-  } else {
-    const bool has_sign = H5Tget_sign(type) == H5T_SGN_2;
-    if (bytes == 1) return has_sign ? Number::i8 : Number::u8;
-    if (bytes == 2) return has_sign ? Number::i16 : Number::u16;
-    if (bytes == 4) return has_sign ? Number::i32 : Number::u32;
-    if (bytes == 8) return has_sign ? Number::i64 : Number::u64;
-  }
-  item.refuse(fmt::format("holds numbers of {} bytes, which cannot be read", bytes));
-}
 
 /// Whether the second of four dimensions holds the channels (true) or the last (false): the one
 /// that has a usual number of them. If none has, the one that is smaller than both sides.
@@ -85,6 +64,17 @@ PixelForm form_of(const StoredSet& images, const std::filesystem::path& path,
   return form;
 }
 
+/// What stands for no data; a validation set has its training set's.
+std::optional<float> no_data_of(const ExternalSpec& spec, const std::filesystem::path& path) {
+  if (spec.like != nullptr) return spec.like->no_data;
+  if (spec.no_data.empty() || spec.no_data == "none") return std::nullopt;
+  const std::optional<double> number = real_number(spec.no_data);
+  if (!number || std::isinf(static_cast<float>(*number)))
+    h5::refuse(path,
+               fmt::format("data.no-data = {} is neither a number, nan nor none", spec.no_data));
+  return static_cast<float>(*number);
+}
+
 /// MATLAB stores arrays with their dimensions reversed: each image would be turned over.
 void refuse_matlab(const std::filesystem::path& path) {
   constexpr std::string_view sign = "MATLAB 7.3";
@@ -125,6 +115,7 @@ struct Images {
   PixelForm form;
   std::unique_ptr<FileBytes> bytes;
   std::unique_ptr<StoredImages> stored;
+  std::string scaling = {};  // see say_scaling()
 
   void read_numbers(std::size_t row, std::vector<std::uint8_t>& numbers) const {
     if (stored) {
@@ -153,31 +144,46 @@ void keep_names_of_outputs(ShardFile& opened) {
   if (opened.info.classes.size() != opened.wanted.outputs()) opened.info.classes.clear();
 }
 
-ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec, Images& images) {
-  const h5::Session session;
-  ShardFile opened;
-  opened.path = path;
-  opened.stamp = stamp_of(path);
-  const h5::File file = open_hdf5(path);
-  refuse_matlab(path);
-  const ChosenSets sets = choose_sets(file.get(), path, spec);
-  opened.labels_elsewhere = static_cast<bool>(sets.labels_file);
-  opened.set_names = {'/' + sets.images.name, '/' + sets.labels.name};
-  h5::Item item = h5::Item::data_set(file.get(), path, sets.images.name);
+/// One of the data sets whose channels are the images'.
+Images open_images(hid_t file, const ShardFile& opened, const StoredSet& set,
+                   const ExternalSpec& spec) {
+  const std::filesystem::path& path = opened.path;
+  Images images;
+  h5::Item item = h5::Item::data_set(file, path, set.name);
   h5::Data data = item.take_data();
-  if (sets.images.shape[0] == 0) require_whole(path, data.get());  // which may say why
-  images.form = form_of(sets.images, path, spec);
+  if (set.shape[0] == 0) require_whole(path, data.get());  // which may say why
+  PixelForm& form = images.form = form_of(set, path, spec);
   Sources sources = require_whole(path, data.get());
   const h5::Type type(H5Dget_type(data.get()));
-  PixelForm& form = images.form;
-  form.number = number_of(type.get(), item);
-  form.take_missing(missing_values(data.get()));
-  opened.info.rows = sets.images.shape[0];
-  opened.info.height = form.height;
-  opened.info.width = form.width;
-  opened.info.channels = form.channels;
-  opened.info.classes = read_classes(file.get(), path, sets);
-  const hid_t labels_file = sets.labels_file ? sets.labels_file.get() : file.get();
+  const std::optional<Number> number = number_of(type.get());
+  if (!number)
+    item.refuse(
+        fmt::format("holds numbers of {} bytes, which cannot be read", H5Tget_size(type.get())));
+  form.number = *number;
+  form.no_data = opened.info.no_data;
+  if (form.no_data && !may_be(form.number, static_cast<double>(*form.no_data)))
+    item.refuse(fmt::format("holds {}, which cannot be data.no-data = {}", name_of(form.number),
+                            say_no_data(opened.info)));
+  if (spec.no_data != "none") form.take_missing(missing_values(data.get()));
+  images.scaling = say_scaling(data.get());
+  std::uint64_t offset = 0;
+  const std::size_t row_bytes = form.stored_bytes(), rows = set.shape[0];
+  if (H5Tequal(type.get(), memory_type(form.number)) > 0 && lies_in_one_piece(data.get(), offset)) {
+    require(rows < (std::uint64_t{1} << 62) / row_bytes,
+            fmt::format("{}: is truncated", path.string()));
+    images.bytes = std::make_unique<FileBytes>(path, offset, rows * row_bytes, false);
+  } else {
+    images.stored =
+        std::make_unique<StoredImages>(path, std::move(data), std::move(sources), form, rows);
+  }
+  return images;
+}
+
+void read_external_labels(ShardFile& opened, const ChosenSets& sets, hid_t file,
+                          const ExternalSpec& spec) {
+  opened.labels_elsewhere = static_cast<bool>(sets.labels_file);
+  opened.info.classes = read_classes(file, opened.path, sets);
+  const hid_t labels_file = sets.labels_file ? sets.labels_file.get() : file;
   if (opened.info.classes.empty())
     opened.info.classes = read_classes(labels_file, sets.labels_path, sets);
   ExternalLabels labels = read_labels(labels_file, sets, spec);
@@ -188,16 +194,46 @@ ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
   opened.labels = std::move(labels.labels);
   opened.one_hot_classes = labels.classes;
   opened.label_texts = std::move(labels.texts);
-  std::uint64_t offset = 0;
-  if (H5Tequal(type.get(), memory_type(form.number)) > 0 && lies_in_one_piece(data.get(), offset)) {
-    const std::size_t row_bytes = form.stored_bytes();
-    require(opened.info.rows < (std::uint64_t{1} << 62) / row_bytes,
-            fmt::format("{}: is truncated", path.string()));
-    images.bytes = std::make_unique<FileBytes>(path, offset, opened.info.rows * row_bytes, false);
-  } else {
-    images.stored = std::make_unique<StoredImages>(path, std::move(data), std::move(sources), form,
-                                                   opened.info.rows);
+}
+
+/// `parts` get the data sets of images, of one size.
+ShardFile open_data(const std::filesystem::path& path, const ExternalSpec& spec,
+                    std::vector<Images>& parts) {
+  const h5::Session session;
+  ShardFile opened;
+  opened.path = path;
+  opened.stamp = stamp_of(path);
+  const h5::File file = open_hdf5(path);
+  refuse_matlab(path);
+  const ChosenSets sets = choose_sets(file.get(), path, spec);
+  opened.info.no_data = no_data_of(spec, path);
+  parts.push_back(open_images(file.get(), opened, sets.images, spec));
+  opened.set_names = {'/' + sets.images.name, '/' + sets.labels.name};
+  DataSetInfo& info = opened.info;
+  info.rows = sets.images.shape[0];
+  info.height = parts[0].form.height;
+  info.width = parts[0].form.width;
+  for (const StoredSet& more : sets.more_images) {
+    parts.push_back(open_images(file.get(), opened, more, spec));
+    opened.set_names[0] += ",/" + more.name;
+    const PixelForm& form = parts.back().form;
+    if (form.height != info.height || form.width != info.width)
+      h5::refuse(path, fmt::format("{} has images of {} x {} pixels, {} of {} x {}",
+                                   shape_text(more), form.height, form.width,
+                                   shape_text(sets.images), info.height, info.width));
   }
+  for (const Images& part : parts) {
+    info.channels += part.form.channels;
+    opened.scaling += part.scaling;
+  }
+  read_external_labels(opened, sets, file.get(), spec);
+  if (info.channels > most_channels)
+    h5::refuse(path, fmt::format("{}: images have at most {} channels, not {}", opened.sets,
+                                 most_channels, info.channels));
+  StoredSet names;
+  if (describe(file.get(), channels_item, names);
+      names.texts && names.shape == std::vector<hsize_t>{info.channels})
+    info.channel_names = read_channel_names(file.get(), path, info.channels);
   return opened;
 }
 
@@ -214,12 +250,23 @@ FloatRows rows_of(const ShardFile& opened, const Images& images) {
           .read = [&](std::size_t row, auto& to) { images.read_numbers(row, to); }};
 }
 
+/// The smallest element that holds those of two kinds.
+Element joined(Element a, Element b) {
+  if (a == b) return a;
+  if (std::max(a, b) <= Element::i16 && std::min(a, b) == Element::u8) return std::max(a, b);
+  return Element::f32;
+}
+
 /// What the file's numbers become, where no one has said it.
-void choose_element(ShardFile& opened, const Images& images) {
+void choose_element(ShardFile& opened, const std::vector<Images>& parts) {
+  const Images& images = parts[0];
   const Number number = images.form.number;
   opened.info.element = element_for(number);
+  for (const Images& part : parts)
+    opened.info.element = joined(opened.info.element, element_for(part.form.number));
+  if (parts.size() > 1) return;
   // These kinds of numbers often hold what are 256 levels, by chance or by habit.
-  if (!is_float(opened.info.element)) return;
+  if (!is_float(opened.info.element) || images.form.no_data) return;
   const std::optional<Levels> levels = find_levels(rows_of(opened, images));
   if (!levels) return;
   opened.info.element = Element::u8;
@@ -227,7 +274,7 @@ void choose_element(ShardFile& opened, const Images& images) {
   if (opened.only_levels) opened.levels = levels;
 }
 
-void decide_element(ShardFile& opened, const Images& images, const ExternalSpec& spec,
+void decide_element(ShardFile& opened, const std::vector<Images>& parts, const ExternalSpec& spec,
                     const ShardFile* first) {
   if (first != nullptr) {
     opened.info.element = first->info.element;
@@ -241,16 +288,25 @@ void decide_element(ShardFile& opened, const Images& images, const ExternalSpec&
   } else if (spec.element != "auto") {
     opened.info.element = parse_choice<Element>(spec.element, "data.element");
   } else if (spec.range == "auto") {
-    choose_element(opened, images);
+    choose_element(opened, parts);
   }
   const Element element = opened.info.element;
   if (element != Element::u8 && spec.range != "auto")
     h5::refuse(opened.path, fmt::format("data.range = {} is about floats that become uint8, but "
                                         "its numbers become {}",
                                         spec.range, choice_name(element)));
-  if (!may_become(images.form.number, element))
-    h5::refuse(opened.path, fmt::format("its {} cannot become {}", name_of(images.form.number),
-                                        choice_name(element)));
+  for (const Images& part : parts) {
+    const Number number = part.form.number;
+    if (part.form.no_data && element == Element::u8 && number != Number::u8)
+      h5::refuse(opened.path, fmt::format("its {} become levels of uint8, of which none stands for "
+                                          "no data (data.no-data = {})",
+                                          name_of(number), say_no_data(opened.info)));
+    if (parts.size() > 1 && element == Element::u8 && is_float(number))
+      h5::refuse(opened.path, "floats of several data sets do not become levels of uint8");
+    if (!may_become(number, element))
+      h5::refuse(opened.path,
+                 fmt::format("its {} cannot become {}", name_of(number), choice_name(element)));
+  }
 }
 
 /// Which levels floats become that have no levels yet.
@@ -274,27 +330,80 @@ std::string say_element(Number number, Element element) {
   return stored == made ? made : fmt::format("{} as {}", stored, made);
 }
 
+/// The place of a channel that data.channels names.
+std::size_t find_channel(const ShardFile& opened, const std::string& name) {
+  const DataSetInfo& info = opened.info;
+  const auto found = std::find(info.channel_names.begin(), info.channel_names.end(), name);
+  if (found != info.channel_names.end())
+    return static_cast<std::size_t>(found - info.channel_names.begin());
+  const auto number = whole_number<std::uint64_t>(name);
+  if (!number || *number >= info.channels)
+    h5::refuse(opened.path,
+               fmt::format("data.channels = {}: there is no such channel; there are 0 to {}{}",
+                           name, info.channels - 1,
+                           info.channel_names.empty()
+                               ? std::string()
+                               : fmt::format(" ({})", join(info.channel_names, ", "))));
+  return *number;
+}
+
+/// Chooses and orders the channels as asked.
+std::vector<PickedRows::Pick> pick_channels(ShardFile& opened, const std::vector<Images>& parts,
+                                            const std::string& asked) {
+  std::vector<PickedRows::Pick> all, picks;
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    for (std::size_t c = 0; c < parts[p].form.channels; ++c) all.push_back({p, c});
+  if (asked.empty()) return all;
+  std::vector<std::size_t> taken;
+  std::vector<std::string> names;
+  for (const std::string& name : listed(asked)) {
+    const std::size_t channel = find_channel(opened, name);
+    if (std::find(taken.begin(), taken.end(), channel) != taken.end())
+      h5::refuse(opened.path, fmt::format("data.channels = {} names one twice", asked));
+    taken.push_back(channel);
+    picks.push_back(all[channel]);
+    if (!opened.info.channel_names.empty()) names.push_back(opened.info.channel_names[channel]);
+  }
+  opened.sets += fmt::format("; channels {} of {}", asked, all.size());
+  opened.info.channels = picks.size();
+  opened.info.channel_names = names;
+  return picks;
+}
+
+std::unique_ptr<Rows> rows_from(Images& images, BlockCache& cache) {
+  if (!images.stored)
+    return std::make_unique<ContiguousRows>(std::move(images.bytes), images.form, RowChecksums());
+  images.stored->set_form(images.form);
+  return std::make_unique<ChunkedRows>(std::move(images.stored), cache, RowChecksums());
+}
+
 }  // namespace
 
 ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
                         const ShardFile* first, BlockCache& cache) {
-  Images images;  // closes what it holds under its own Session
-  ShardFile opened = open_data(path, with_task(spec, first), images);
-  decide_element(opened, images, spec, first);
-  judge(opened, images, spec);
-  PixelForm& form = images.form;
-  form.element = opened.info.element;
-  form.only_levels = opened.only_levels;
-  form.low = opened.levels->low;
-  form.high = opened.levels->high;
-  if (const std::string numbers = say_element(form.number, form.element); !numbers.empty())
-    opened.sets += "; the images are " + numbers;
-  if (images.stored) {
-    images.stored->set_form(form);
-    opened.rows = std::make_unique<ChunkedRows>(std::move(images.stored), cache, RowChecksums());
-  } else {
-    opened.rows = std::make_unique<ContiguousRows>(std::move(images.bytes), form, RowChecksums());
+  std::vector<Images> parts;  // which close what they hold under their own Session
+  ShardFile opened = open_data(path, with_task(spec, first), parts);
+  decide_element(opened, parts, spec, first);
+  judge(opened, parts[0], spec);
+  std::vector<std::string> said;
+  std::vector<std::unique_ptr<Rows>> rows;
+  const auto picks = pick_channels(opened, parts, spec.channels);
+  for (Images& part : parts) {
+    PixelForm& form = part.form;
+    form.element = opened.info.element;
+    form.only_levels = opened.only_levels;
+    form.low = opened.levels->low;
+    form.high = opened.levels->high;
+    const std::string numbers = say_element(form.number, form.element);
+    if (!numbers.empty() && std::find(said.begin(), said.end(), numbers) == said.end())
+      said.push_back(numbers);
+    rows.push_back(rows_from(part, cache));
   }
+  if (!said.empty()) opened.sets += "; the images are " + join(said, ", ");
+  opened.sets += opened.scaling;
+  opened.rows = rows.size() == 1 && spec.channels.empty()
+                    ? std::move(rows[0])
+                    : std::make_unique<PickedRows>(std::move(rows), picks, opened.info.element);
   return opened;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,7 @@
 namespace lockstep::data {
 
 std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label) {
+  static_assert(std::endian::native == std::endian::little, "the lowest byte of elements is first");
   const auto bits = static_cast<std::uint32_t>(label);
   std::uint8_t bytes[4];
   for (int i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(bits >> (8 * i));
@@ -43,11 +45,18 @@ void RowChecksums::check(std::size_t row, std::int32_t label, std::span<const st
 
 namespace {
 
+/// The row alone is bad, unless a file's attributes say of its numbers what a key should say.
+[[noreturn]] void refuse_number(const PixelForm& form, const std::filesystem::path& path,
+                                std::size_t row, const BadNumber& bad) {
+  const std::string text = fmt::format("{}: {}", path.string(), not_a_pixel(form, row, bad));
+  if (bad.is_missing) throw InputError(text);
+  throw BadRow(text);
+}
+
 /// Throws BadRow where a value of a row is no number.
 void require_numbers(const PixelForm& form, const std::filesystem::path& path, std::size_t row,
                      const std::uint8_t* elements) {
-  if (const auto bad = form.find_bad(elements))
-    throw BadRow(fmt::format("{}: {}", path.string(), not_a_pixel(form, row, *bad)));
+  if (const auto bad = form.find_bad(elements)) refuse_number(form, path, row, *bad);
 }
 
 /// Whether numbers are widened or planes become pixels; but not where floats become uint8.
@@ -80,7 +89,7 @@ void ContiguousRows::read_converted(std::size_t row, std::uint8_t* pixels) const
   numbers.resize(form_.stored_bytes());
   file_->read(row, range(row).begin, numbers);
   if (const auto bad = form_.convert(numbers.data(), pixels))
-    throw InputError(fmt::format("{}: {}", file_->path().string(), not_a_pixel(form_, row, *bad)));
+    refuse_number(form_, file_->path(), row, *bad);
 }
 
 std::span<const std::uint8_t> ContiguousRows::in_place(std::size_t row, std::int32_t label) const {
@@ -102,6 +111,43 @@ void ContiguousRows::describe(Storage& storage) const {
   storage.converted = storage.converted || is_converted(form_);
 }
 
+PickedRows::PickedRows(std::vector<std::unique_ptr<Rows>> parts, std::vector<Pick> picks,
+                       Element element)
+    : parts_(std::move(parts)), picks_(std::move(picks)), element_bytes_(bytes_of(element)) {}
+
+std::size_t PickedRows::bytes(std::size_t row) const {
+  const auto [height, width] = size(row);
+  return height * width * picks_.size() * element_bytes_;
+}
+
+void PickedRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
+  thread_local std::vector<std::uint8_t> whole;
+  const auto [height, width] = size(row);
+  const std::size_t pixels = height * width, one = element_bytes_;
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    whole.resize(parts_[p]->bytes(row));
+    parts_[p]->read(row, label, whole);
+    const std::size_t step = whole.size() / pixels;
+    for (std::size_t c = 0; c < picks_.size(); ++c) {
+      if (picks_[c].part != p) continue;
+      const std::uint8_t* from = whole.data() + picks_[c].channel * one;
+      std::uint8_t* target = to.data() + c * one;
+      for (std::size_t i = 0; i < pixels; ++i)
+        std::memcpy(target + i * picks_.size() * one, from + i * step, one);
+    }
+  }
+}
+
+bool PickedRows::prepare(std::size_t row) const {
+  bool decoded = false;
+  for (const auto& part : parts_) decoded = part->prepare(row) || decoded;
+  return decoded;
+}
+
+void PickedRows::describe(Storage& storage) const {
+  for (const auto& part : parts_) part->describe(storage);
+}
+
 ChunkedRows::ChunkedRows(std::unique_ptr<StoredImages> images, BlockCache& cache,
                          RowChecksums checksums)
     : images_(std::move(images)),
@@ -121,6 +167,8 @@ void ChunkedRows::read(std::size_t row, std::int32_t label, std::span<std::uint8
   const std::size_t rows = images_->block_rows(), block = row / rows;
   const auto kept = cache_.get({file_, block}, block_bytes(block),
                                [&](std::uint8_t* pixels) { images_->decode(block, pixels); });
+  if (const auto bad = images_->bad_number(row))
+    refuse_number(images_->form(), images_->path(), row, *bad);
   std::memcpy(to.data(), kept->memory.get() + row % rows * to.size(), to.size());
   checksums_.check(row, label, to, nullptr);
   require_numbers(images_->form(), images_->path(), row, to.data());

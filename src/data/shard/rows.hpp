@@ -42,7 +42,8 @@ class Rows {
   virtual ByteRange range(std::size_t) const { return {}; }
 };
 
-/// CRC-32C of a row's pixels or JPEG and, after them, its label as a little-endian 32-bit integer.
+/// CRC-32C of a row's pixels (elements with their lowest byte first) or JPEG and, after them, its
+/// label as a little-endian 32-bit integer.
 std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label);
 
 /// The CRC-32C of each row of a shard; other programs' files have none.
@@ -83,6 +84,26 @@ class ContiguousRows final : public Rows {
   std::unique_ptr<FileBytes> file_;
   PixelForm form_;
   RowChecksums checksums_;
+};
+
+/// Rows whose channels are taken from those of one or several others, each of one size.
+class PickedRows final : public Rows {
+ public:
+  /// A channel of one of the parts.
+  struct Pick {
+    std::size_t part = 0, channel = 0;
+  };
+  PickedRows(std::vector<std::unique_ptr<Rows>> parts, std::vector<Pick> picks, Element element);
+  std::array<std::size_t, 2> size(std::size_t row) const override { return parts_[0]->size(row); }
+  std::size_t bytes(std::size_t row) const override;
+  void read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const override;
+  bool prepare(std::size_t row) const override;
+  void describe(Storage& storage) const override;
+
+ private:
+  std::vector<std::unique_ptr<Rows>> parts_;
+  std::vector<Pick> picks_;
+  std::size_t element_bytes_;
 };
 
 /// Rows that are decoded in blocks, which the data set's cache keeps. The caller must not hold an

@@ -26,29 +26,32 @@ constexpr hsize_t longest_side = 65535;  // keeps every product of sides within 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62, largest_jpeg = 1 << 28;
 constexpr std::size_t most_pixels = 1 << 28;  // as in decode_image()
 
-int version_of(Encoding encoding) {
-  return encoding == Encoding::raw ? shard_version : jpeg_shard_version;
-}
+struct Format {
+  Encoding encoding = Encoding::raw;
+  std::int64_t version = 0;
+};
 
-Encoding read_format(hid_t file, const std::filesystem::path& path) {
+Format read_format(hid_t file, const std::filesystem::path& path) {
   const std::vector<std::string> format = h5::Item::attribute(file, path, "format").read_strings();
   const bool raw = format == std::vector<std::string>{shard_format};
   if (!raw && format != std::vector<std::string>{jpeg_shard_format}) {
     h5::refuse(path, fmt::format("the attribute 'format' is neither '{}' nor '{}'", shard_format,
                                  jpeg_shard_format));
   }
-  const Encoding encoding = raw ? Encoding::raw : Encoding::jpeg;
-  const int known = version_of(encoding);
   const h5::Item version = h5::Item::attribute(file, path, "format_version");
   version.expect_type(whole_numbers);
   version.expect_rank(0);
   const auto number = version.number<std::int64_t>();
-  if (number != known) {
-    h5::refuse(path, fmt::format("has format version {}, but this lockstep reads version {}; pack "
-                                 "the data again ('lockstep pack --force'){}",
-                                 number, known, number > known ? " or use a newer lockstep" : ""));
+  const int known = raw ? shard_version : jpeg_shard_version;
+  const int last = raw ? wide_shard_version : jpeg_shard_version;
+  if (number < known || number > last) {
+    h5::refuse(path,
+               fmt::format("has format version {}, but this lockstep reads version {}{}; pack "
+                           "the data again ('lockstep pack --force'){}",
+                           number, known, last > known ? fmt::format(" and {}", last) : "",
+                           number > last ? " or use a newer lockstep" : ""));
   }
-  return encoding;
+  return {raw ? Encoding::raw : Encoding::jpeg, number};
 }
 
 std::vector<float> read_channels(hid_t file, const std::filesystem::path& path,
@@ -78,7 +81,6 @@ std::vector<Number> read_rows(const h5::Item& item, const h5::NumberType& type, 
 }
 
 void read_shape(const h5::Item& images, DataSetInfo& info) {
-  images.expect_type(uint8_numbers);
   const std::vector<std::uint64_t> dimensions = images.expect_rank(4);
   if (dimensions[0] == 0) images.refuse("has no rows");
   if (dimensions[0] > most_rows) images.refuse("has more than 2^31 rows");
@@ -114,7 +116,12 @@ struct Opened {
 
   PixelForm form() const {
     const DataSetInfo& info = shard.info;
-    return {.height = info.height, .width = info.width, .channels = info.channels};
+    return {.number = number_of(info.element),
+            .element = info.element,
+            .height = info.height,
+            .width = info.width,
+            .channels = info.channels,
+            .no_data = info.no_data};
   }
 
   std::unique_ptr<Rows> rows(std::vector<std::uint32_t> crcs, BlockCache& cache) {
@@ -129,13 +136,39 @@ struct Opened {
   }
 };
 
-void open_pixels(Opened& opened, hid_t file) {
+/// What version 3 says that version 2 does not.
+void read_wide(Opened& opened, hid_t file, const h5::Item& images, hid_t type) {
+  const std::optional<Number> number = number_of(type);
+  if (!number || number_of(element_for(*number)) != *number)
+    images.refuse("has other numbers than uint8, uint16, int16, float16 and float32");
+  ShardFile& shard = opened.shard;
+  shard.info.element = element_for(*number);
+  const auto task = h5::Item::attribute(file, shard.path, "task").read_strings();
+  if (task != std::vector<std::string>{classes_task})
+    h5::refuse(shard.path, fmt::format("has the task '{}', but this lockstep trains '{}'",
+                                       task.empty() ? "" : task[0], classes_task));
+  shard.info.channel_names = read_channel_names(file, shard.path, shard.info.channels);
+  if (H5Aexists(file, no_data_item) <= 0) return;
+  const h5::Item no_data = h5::Item::attribute(file, shard.path, no_data_item);
+  no_data.expect_type(float_numbers);
+  no_data.expect_rank(0);
+  shard.info.no_data = no_data.number<float>();
+  if (std::isinf(*shard.info.no_data)) no_data.refuse("is infinite");
+}
+
+void open_pixels(Opened& opened, hid_t file, std::int64_t version) {
   const ShardFile& shard = opened.shard;
   h5::Item images = h5::Item::data_set(file, shard.path, "images");
+  if (version < wide_shard_version) images.expect_type(uint8_numbers);
   read_shape(images, opened.shard.info);
   h5::Data data = images.take_data();
+  const h5::Type type(H5Dget_type(data.get()));
+  if (version >= wide_shard_version) read_wide(opened, file, images, type.get());
   std::uint64_t offset = 0;
-  if (!lies_in_one_piece(data.get(), offset)) {
+  const Element element = shard.info.element;
+  const bool swapped =
+      element != Element::u8 && H5Tequal(type.get(), memory_type(number_of(element))) <= 0;
+  if (swapped || !lies_in_one_piece(data.get(), offset)) {
     Sources sources = require_whole(shard.path, data.get());
     opened.stored = std::make_unique<StoredImages>(shard.path, std::move(data), std::move(sources),
                                                    opened.form(), shard.info.rows);
@@ -211,6 +244,17 @@ h5::File open_hdf5(const std::filesystem::path& path) {
   return h5::open_file(path);
 }
 
+std::vector<std::string> read_channel_names(hid_t file, const std::filesystem::path& path,
+                                            std::size_t channels) {
+  if (H5Lexists(file, channels_item, H5P_DEFAULT) <= 0) return {};
+  h5::Item item = h5::Item::data_set(file, path, channels_item);
+  if (item.expect_rank(1)[0] != channels)
+    item.refuse(fmt::format("does not have one name for each of {} channels", channels));
+  std::vector<std::string> names = item.read_strings();
+  require_whole(path, item.take_data().get());
+  return names;
+}
+
 bool lies_in_one_piece(h5::Id images, std::uint64_t& offset) {
   const h5::Properties created(H5Dget_create_plist(images));
   const haddr_t address = H5Dget_offset(images);
@@ -238,9 +282,10 @@ ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
   shard.stamp = stamp_of(path);
   const h5::Session session;
   const h5::File file = open_hdf5(path);
-  shard.info.encoding = read_format(file.get(), path);
-  if (shard.info.encoding == Encoding::raw) {
-    open_pixels(opened, file.get());
+  const Format format = read_format(file.get(), path);
+  shard.info.encoding = format.encoding;
+  if (format.encoding == Encoding::raw) {
+    open_pixels(opened, file.get(), format.version);
   } else {
     open_jpegs(opened, file.get());
   }

@@ -22,9 +22,13 @@
 namespace lockstep::data {
 
 inline constexpr const char* shard_format = "lockstep-shard";
-inline constexpr int shard_version = 2;
+/// The second holds what the first cannot: other elements than uint8, names of channels, no data.
+inline constexpr int shard_version = 2, wide_shard_version = 3;
 inline constexpr const char* jpeg_shard_format = "lockstep-jpeg-shard";
 inline constexpr int jpeg_shard_version = 1;
+inline constexpr const char* channels_item = "channels";  ///< of names
+inline constexpr const char* no_data_item = "no_data";
+inline constexpr const char* classes_task = "classes";  ///< rows have a class each
 /// The most rows of one file: memory is taken for each before a chunked file shows that they exist.
 inline constexpr std::uint64_t most_rows = std::uint64_t{1} << 31;
 
@@ -47,6 +51,7 @@ struct ShardFile {
   std::optional<Levels> levels;  ///< of another program's file
   bool only_levels = false;      ///< of floats that become uint8: that the file shows to be levels
   std::string sets;              ///< its data sets: "images /x [9, 8, 8, 3], labels /y [9]"
+  std::string scaling;           ///< "; scale_factor 0.1, ..."; empty where there is none
   std::array<std::string, 2> set_names;
   bool labels_elsewhere = false;  ///< in a file that is named for this one
   std::string doubt;              ///< what a user should know of its numbers; else empty
@@ -59,6 +64,11 @@ bool looks_like_shard(const std::filesystem::path& path);
 
 /// Opens an HDF5 file for reading. Throws InputError naming it. The caller holds a Session.
 h5::File open_hdf5(const std::filesystem::path& path);
+
+/// The names that a file gives its channels; empty: it gives none. Throws InputError where they are
+/// not one for each. The caller holds a Session.
+std::vector<std::string> read_channel_names(hid_t file, const std::filesystem::path& path,
+                                            std::size_t channels);
 
 /// True when a data set is plain bytes in one piece of this very file, and where. The caller holds
 /// a Session.

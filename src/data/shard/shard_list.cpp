@@ -108,6 +108,10 @@ void check_agreement(const ShardFile& first, const ShardFile& other) {
   if (a.classes != b.classes) {
     disagree("the classes ", join(b.classes, ", "), join(a.classes, ", "));
   }
+  if (const std::string mine = say_no_data(b), theirs = say_no_data(a); mine != theirs)
+    disagree("as no data ", mine, theirs);
+  if (a.channel_names != b.channel_names)
+    disagree("the channels ", join(b.channel_names, ", "), join(a.channel_names, ", "));
   if (a.mean != b.mean) disagree("mean ", join(b.mean, ", "), join(a.mean, ", "));
   if (a.stddev != b.stddev) {
     disagree("stddev ", join(b.stddev, ", "), join(a.stddev, ", "));

@@ -40,11 +40,19 @@ inline constexpr std::uint64_t least_jpeg_bytes = 1 << 16;
 
 void write_attributes(h5::Writer& file, const DataSetInfo& info) {
   const bool raw = info.encoding == Encoding::raw;
-  const std::int32_t version = raw ? shard_version : jpeg_shard_version;
+  const bool wide = !info.has_plain_bytes() || !info.channel_names.empty();
+  const std::int32_t version = !raw   ? jpeg_shard_version
+                               : wide ? wide_shard_version
+                                      : shard_version;
   file.attribute("format", {}, raw ? shard_format : jpeg_shard_format, h5::Ending::padding);
   file.attribute("format_version", {}, &version);
   file.attribute("mean", {&info.channels, 1}, info.mean.data());
   file.attribute("stddev", {&info.channels, 1}, info.stddev.data());
+  if (!raw || !wide) return;
+  file.attribute("task", {}, classes_task, h5::Ending::padding);
+  if (info.no_data) file.attribute(no_data_item, {}, &*info.no_data);
+  if (!info.channel_names.empty())
+    file.data_set(channels_item, info.channel_names, h5::Ending::padding);
 }
 
 Places reserve_rows(h5::Writer& file, const ShardLayout& layout) {
@@ -58,7 +66,7 @@ Places reserve_rows(h5::Writer& file, const ShardLayout& layout) {
     places.sizes = file.reserve<std::uint16_t>("sizes", sizes);
   } else {
     const std::size_t shape[] = {rows, info.height, info.width, info.channels};
-    places.images = file.reserve<std::uint8_t>("images", shape);
+    places.images = file.reserve("images", shape, memory_type(number_of(info.element)));
   }
   places.labels = file.reserve<std::int32_t>("labels", {&rows, 1});
   places.crcs = file.reserve<std::uint32_t>("crc32c", {&rows, 1});

@@ -90,6 +90,7 @@ Model describe_input(const nn::ResNetSpec& spec, const TensorFile& file,
       input.width = rows->width;
     }
     input.element = rows->element;
+    input.no_data = rows->no_data;
     input.mean = rows->mean;
     input.stddev = rows->stddev;
   }

@@ -14,6 +14,7 @@
 #include "lockstep/base/half.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/data/shard/data_set.hpp"
 #include "lockstep/model/formats/formats.hpp"
 
 namespace lockstep::model {
@@ -218,6 +219,7 @@ std::map<std::string, std::string> notes_of(const Model& model) {
       {"width", std::to_string(input.width)},
       {"crc32c", checksum_of(model)}};
   if (input.element != data::Element::u8) notes["element"] = choice_name(input.element);
+  if (input.no_data) notes["no_data"] = data::say_no_data(input);
   if (!input.mean.empty()) notes["mean"] = json_text(Json(input.mean));
   if (!input.stddev.empty()) notes["stddev"] = json_text(Json(input.stddev));
   if (!input.classes.empty()) notes["classes"] = json_text(Json(input.classes));
@@ -245,6 +247,11 @@ void apply_notes(const std::map<std::string, std::string>& notes, Model& model) 
   read_note(notes, "classes", input.classes);
   if (const auto element = notes.find("element"); element != notes.end())
     input.element = parse_choice<data::Element>(element->second, "its note 'element'");
+  if (const auto no_data = notes.find("no_data"); no_data != notes.end()) {
+    const auto number = real_number(no_data->second);
+    require(number.has_value(), "its note 'no_data' is not a number");
+    input.no_data = static_cast<float>(*number);
+  }
   read_note(notes, "mean", input.mean);
   read_note(notes, "stddev", input.stddev);
   require(input.mean.size() == input.stddev.size() &&

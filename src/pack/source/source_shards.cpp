@@ -4,6 +4,7 @@
 
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/image/image.hpp"
 #include "lockstep/data/shard/data_set.hpp"
 #include "pack/source/source_files.hpp"
@@ -23,10 +24,6 @@ class Shards final : public Source {
     require(sets_[0].rows.external() || !validation.empty() || setting.empty(),
             fmt::format("{} would have no effect: {} holds shards", setting, training.string()));
     require(
-        sets_[0].rows.info().element == data::Element::u8,
-        fmt::format("{} has images of {}, and shards hold uint8: a training reads them in place",
-                    training.string(), choice_name(sets_[0].rows.info().element)));
-    require(
         sets_[0].rows.info().task == data::Task::classes,
         fmt::format("{} has {}, and shards hold one class a row: a training reads them in place",
                     training.string(), choice_name(sets_[0].rows.info().task)));
@@ -44,6 +41,14 @@ class Shards final : public Source {
     require(first.channels == second.channels,
             fmt::format("{} has images of {} channels, {} of {}", validation.string(),
                         second.channels, training.string(), first.channels));
+    require(first.element == second.element && first.channel_names == second.channel_names &&
+                say_no_data(first) == say_no_data(second),
+            fmt::format("{} has channels of {} with names ({}), no data {}, but those of {} are "
+                        "{} ({}), {}",
+                        validation.string(), choice_name(second.element),
+                        join(second.channel_names, ", "), say_no_data(second), training.string(),
+                        choice_name(first.element), join(first.channel_names, ", "),
+                        say_no_data(first)));
   }
 
   std::string kind() const override { return "shards"; }
@@ -55,6 +60,8 @@ class Shards final : public Source {
   }
   std::size_t training_rows() const override { return sets_[0].rows.info().rows; }
   std::size_t native_channels() const override { return sets_[0].rows.info().channels; }
+
+  const data::DataSetInfo* stored() const override { return &sets_[0].rows.info(); }
 
   std::int32_t label(std::size_t row) const override {
     const SetRow place = find(row);

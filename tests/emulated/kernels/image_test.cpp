@@ -1,6 +1,7 @@
 // From bytes or floats to the input of the first convolution.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
 
 #include "lockstep/base/half.hpp"
 #include "ports/cuda/kernels/image/fold.hpp"
@@ -66,6 +67,62 @@ TEST_CASE("images are padded to any multiple of four channels", "[kernel]") {
         want[i / from * to + i % from] = 0.5 * bytes[i] - 1;
       CHECK(got[0] == want);
     }
+}
+
+TEST_CASE("elements that stand for no data become 0, plain and folded", "[kernel][elements]") {
+  constexpr std::size_t side = 9, pixels = side * side, channels = 5;
+  for (const bool is_nan : {false, true}) {
+    std::vector<float> values(pixels * channels), entered;
+    std::vector<std::uint16_t> numbers(values.size());
+    std::vector<std::uint8_t> bytes(values.size());
+    const float none = is_nan ? NAN : 7, mean[channels] = {1, 2, 3, 4, 5},
+                inverse[channels] = {0.5f, 1, 2, 4, 8};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool missing = i % 4 == 1;
+      bytes[i] = static_cast<std::uint8_t>(missing ? 7 : i % 100 + 8);
+      numbers[i] = bytes[i];
+      values[i] = missing ? none : bytes[i];
+      entered.push_back(missing ? 0 : (values[i] - mean[i % channels]) * inverse[i % channels]);
+    }
+    const Fold fold{.outputs = 1,
+                    .kernel = 3,
+                    .stride = 2,
+                    .padding = 1,
+                    .out_height = 5,
+                    .out_width = 5,
+                    .height = side,
+                    .width = side,
+                    .channels = channels,
+                    .padded = 8};
+    const std::size_t folded =
+        fold.folded_pixels() * static_cast<std::size_t>(fold.folded_channels());
+    const auto made = [&](const ImageInput& in, std::optional<data::Element> element) {
+      return in_every_order([&](cudaStream_t stream) {
+        Values plain(Storage::fp32, pixels * 8), cells(Storage::fp32, folded);
+        if (element) {
+          normalise_elements(*element, in, Storage::fp32, plain.data(), stream);
+          fold_elements(*element, in, fold, Storage::fp32, cells.data(), stream);
+        } else {
+          convert_floats(in, Storage::fp32, plain.data(), stream);
+          fold_floats(in, fold, Storage::fp32, cells.data(), stream);
+        }
+        return Outputs{plain.read(), cells.read()};
+      });
+    };
+    const auto want = made({entered.data(), pixels, channels, 8, nullptr, nullptr}, std::nullopt);
+    CHECK(made({values.data(), pixels, channels, 8, mean, inverse, true, none},
+               data::Element::f32) == want);
+    if (is_nan) continue;
+    CHECK(made({numbers.data(), pixels, channels, 8, mean, inverse, true, none},
+               data::Element::u16) == want);
+    const auto of_bytes =
+        made({bytes.data(), pixels, channels, 8, inverse, mean, true, none}, data::Element::u8);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      CHECK(of_bytes[0][i / channels * 8 + i % channels] ==
+            (i % 4 == 1 ? 0
+                        : static_cast<double>(static_cast<float>(bytes[i]) * inverse[i % channels] +
+                                              mean[i % channels])));
+  }
 }
 
 TEST_CASE("every element is normalised by subtraction and 1 / deviation, plain and folded",

@@ -239,7 +239,10 @@ def refuses(pixels, jpegs, checkpoint):
 
     assert "labels" in broken(lambda file: file.pop("labels"))
     assert "version" in broken(lambda file: file.attrs.pop("format_version"))
-    assert "lockstep-shard 3" in broken(lambda file: file.attrs.update(format_version=3))
+    assert "lockstep-shard 4" in broken(lambda file: file.attrs.update(format_version=4))
+    assert "task" in broken(lambda file: file.attrs.update(format_version=3))
+    assert "task labels" in broken(
+        lambda file: file.attrs.update(format_version=3, task="labels"))
     assert "differs from broken/" in broken(lambda file: file.attrs.update(mean=np.zeros(3, "f4")))
     assert "do not fit" in broken(replace("labels", np.zeros(7, np.int32)))
     assert "do not fit" in broken(replace("labels", np.full(100, 10, np.int32)))
@@ -283,6 +286,8 @@ def refuses_arrays():
             ({"like": ["small/train"]}, "like=Shards("),
             ({"images": np.zeros((4, 3, 8, 8), np.uint8)}, ".transpose(0, 2, 3, 1)"),
             ({"images": np.zeros((4, 12, 120, 120), np.uint8)}, ".transpose(0, 2, 3, 1)"),
+            ({"images": np.where(images, np.nan, 1).astype("f4")}, "NaN or infinite"),
+            ({"channels": ["red", "green"]}, "2 names of 3 channels"),
             ({"classes": ["a", object()]}, "")):
         told = {"images": images, "labels": labels, "classes": ["a", "b"], **change}
         if isinstance(told.get("like"), str):

@@ -48,7 +48,7 @@ inline pack::Totals pack_as(std::size_t ranks, const pack::Source& source,
     Packer packer(source, spec, info, partial, std::move(own));
     while (!packer.finished()) packer.advance(0.001);
   }
-  const Totals all = read_totals(partial, plan, info.channels);
+  const Totals all = read_totals(partial, plan, info);
   for (const ShardPlan& shard : plan)
     if (std::filesystem::exists(partial / shard.file))
       set_normalisation(partial / shard.file, all.sums.mean(), all.sums.stddev());

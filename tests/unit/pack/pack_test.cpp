@@ -165,9 +165,8 @@ TEST_CASE("packed rows are the source's, with the training rows' mean and deviat
 }
 
 TEST_CASE("the deviation of a constant channel is 1", "[pack]") {
-  ChannelSums sums(2);
+  ChannelSums sums(DataSetInfo{.channels = 2});
   sums.add(std::vector<std::uint8_t>{200, 0, 200, 255});
-  CHECK(sums.pixels == 2);
   CHECK(sums.mean()[0] == Approx(200 / 255.0));
   CHECK(sums.stddev()[0] == 1);
   CHECK(sums.mean()[1] == 0.5f);
@@ -179,15 +178,16 @@ TEST_CASE("sums are exact for images of any size", "[pack]") {
     for (const std::size_t pixels : {1, 15, 16, 17, 1000, 65'536 * 16 + 33}) {
       std::vector<std::uint8_t> image(pixels * channels, 255);
       image[image.size() - 1] = 7;
-      ChannelSums sums(channels);
+      ChannelSums sums(DataSetInfo{.channels = channels});
       sums.add(image);
-      std::vector<std::uint64_t> want(channels, pixels * 255),
-          squares(channels, pixels * 255 * 255);
-      want.back() -= 255 - 7;
-      squares.back() -= 255 * 255 - 7 * 7;
-      CHECK(sums.pixels == pixels);
-      CHECK(sums.sum == want);
-      CHECK(sums.squares == squares);
+      std::vector<std::uint64_t> want;
+      for (std::size_t c = 0; c < channels; ++c) {
+        const std::uint64_t lost = c + 1 == channels ? 255 - 7 : 0;
+        const std::uint64_t squares_lost = c + 1 == channels ? 255 * 255 - 7 * 7 : 0;
+        want.insert(want.end(), {pixels, 0, pixels * 255 - lost, 0,
+                                 pixels * 255 * 255 - squares_lost, 0, 0, 0});
+      }
+      CHECK(sums.words() == want);
     }
 }
 
@@ -271,14 +271,15 @@ TEST_CASE("a finished shard is kept by the same plan, and by no other", "[pack]"
   const Folder folder;
   const fs::path out = folder.path / "out", partial = PackFolder::partial(out);
   const ShardPlan shard{"train/train-00000-of-00002.h5", true, {3, 1, 2}};
-  FinishedShard finished{2, 70, ChannelSums(2), {{1, "cat/1.jpg: a broken  one"}}};
+  const DataSetInfo two{.channels = 2};
+  FinishedShard finished{2, 70, ChannelSums(two), {{1, "cat/1.jpg: a broken  one"}}};
   finished.sums.add(std::vector<std::uint8_t>{200, 0, 255, 1});
   {
     PackFolder first(out, false, "seed = 1\n");
     CHECK_FALSE(first.resume("images = 3\n"));
-    CHECK_FALSE(read_note(partial, shard, 2).has_value());
+    CHECK_FALSE(read_note(partial, shard, two).has_value());
     write_note(partial, shard, finished);
-    CHECK_FALSE(read_note(partial, shard, 2).has_value());  // there is a note, but no shard
+    CHECK_FALSE(read_note(partial, shard, two).has_value());  // there is a note, but no shard
     write_file(partial / shard.file, "shard");
     write_file(partial / "train/train-00001-of-00002.h5.tmp17-0", "half of one");
   }
@@ -294,20 +295,19 @@ TEST_CASE("a finished shard is kept by the same plan, and by no other", "[pack]"
     PackFolder again(out, false, "seed = 1\n");
     CHECK(again.resume("images = 3\n"));
     CHECK(names_in(partial / "train") == std::vector<std::string>{"train-00000-of-00002.h5"});
-    const auto note = read_note(partial, shard, 2);
+    const auto note = read_note(partial, shard, two);
     REQUIRE(note.has_value());
     CHECK(note->rows == 2);
     CHECK(note->bytes == 70);
-    CHECK(note->sums.pixels == 2);
-    CHECK(note->sums.squares == finished.sums.squares);
+    CHECK(note->sums.words() == finished.sums.words());
     REQUIRE(note->skipped.size() == 1);
     CHECK(note->skipped[0].row == 1);
     CHECK(note->skipped[0].reason == "cat/1.jpg: a broken  one");
     fs::rename(partial / "done/train-00000-of-00002.hashes", folder.path / "away");
-    CHECK_FALSE(read_note(partial, shard, 2).has_value());  // an older pack's
+    CHECK_FALSE(read_note(partial, shard, two).has_value());  // an older pack's
     fs::rename(folder.path / "away", partial / "done/train-00000-of-00002.hashes");
     write_file(partial / "done/train-00000-of-00002.txt", "rows 2\nbytes 70\npix");
-    CHECK_THROWS_WITH(read_note(partial, shard, 2), Contains("00002.txt: is damaged"));
+    CHECK_THROWS_WITH(read_note(partial, shard, two), Contains("00002.txt: is damaged"));
   }
   {
     PackFolder fresh(out, true, "seed = 2\n");

@@ -1,10 +1,12 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <limits>
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
+#include "lockstep/data/element_bytes.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "tests/support/networks/sketch.hpp"
 
@@ -116,6 +118,51 @@ TEST_CASE("every element enters as (v - mean) / deviation, for any number of cha
       const auto want = results(
           network, spec, [&](Program& program) { program.load_normalised(entered, targets); });
       REQUIRE(got.size() == want.size());
+      CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
+    }
+}
+
+TEST_CASE("values that stand for no data enter as exactly 0, of every element", "[cpu][elements]") {
+  for (const Element element :
+       {Element::u8, Element::u16, Element::i16, Element::f16, Element::f32})
+    for (const std::size_t channels : {3u, 13u}) {
+      CAPTURE(choice_name(element), channels);
+      const bool is_nan = element == Element::f16 || element == Element::f32;
+      const nn::Network network = network_of(channels);
+      ProgramSpec spec;
+      spec.batch = rows;
+      spec.element = element;
+      spec.no_data = is_nan ? std::numeric_limits<float>::quiet_NaN() : 7;
+      spec.mean.assign(channels, element == Element::f32 ? 1e7f : 0.5f);
+      spec.stddev.assign(channels, element == Element::u8 ? 0.25f : 9e3f);
+      // The same numbers, and in place of those of no data what enters as 0: of floats the mean.
+      std::vector<std::uint8_t> bytes;
+      std::vector<float> entered;
+      for (std::size_t i = 0; i < rows * network.input.count(); ++i) {
+        const std::size_t c = i % channels;
+        const bool missing = i % 5 == 3;
+        float value = 0;
+        if (missing && is_nan) {
+          element == Element::f16 ? void(append(Element::u16, 0x7e00, bytes))
+                                  : data::append_element(element, *spec.no_data, bytes);
+        } else {
+          const auto bits = static_cast<std::uint32_t>(draw(2, channels, i, Draw::synth));
+          value = append(element, missing ? 7 : bits | 8, bytes);
+        }
+        const auto [a, b] = entry_of(spec, c);
+        const float number = element == Element::u8 ? value * a + b : (value - a) * b;
+        entered.push_back(missing ? 0 : number);
+      }
+      const std::vector<data::Target> targets(rows, {1, 1, 1});
+      const auto got = results(network, spec, [&](Program& program) {
+        program.load(
+            {.images = bytes.data(), .targets = targets.data(), .rows = rows, .capacity = rows});
+      });
+      const auto want = results(
+          network, spec, [&](Program& program) { program.load_normalised(entered, targets); });
+      for (std::size_t i = 0; i < got.size(); ++i)
+        CHECK(std::abs(got[i] - want[i]) <= 1e-4 * (1 + std::abs(want[i])));
+      if (element == Element::u8) continue;
       CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
     }
 }

@@ -98,10 +98,9 @@ class Writer {
   /// until the caller sets them.
   template <class Number>
   std::uint64_t reserve(const std::string& name, Shape shape) {
-    std::size_t bytes = sizeof(Number);
-    for (const std::size_t size : shape) bytes *= size;
-    return reserve(make_data_set(name, memory_type<Number>(), shape, true), bytes);
+    return reserve(name, shape, memory_type<Number>());
   }
+  std::uint64_t reserve(const std::string& name, Shape shape, Id type);  ///< HDF5's type
 
   /// The same for texts of `bytes` each, padded with zeros.
   std::uint64_t reserve_texts(const std::string& name, std::size_t count, std::size_t bytes);

@@ -15,7 +15,11 @@ enum class UnknownLabels { none, minus_one, nan, both };
 /// How to read HDF5 files that are not shards: one data set of images, one of labels. Rows become
 /// elements [height, width, channels]; of some kinds of numbers they are that already.
 struct ExternalSpec {
-  std::string images = {}, labels = {};  ///< names of the data sets; empty: found by shape and name
+  /// Names of the data sets; empty: found by shape and name. Several for the images, with commas:
+  /// the channels of one after those of the other.
+  std::string images = {}, labels = {};
+  /// The channels of an image, by name or number, from 0, with commas; empty: all.
+  std::string channels = {};
   /// `labels` was said of the training set, while these are other images: an error if it names a
   /// file (see labels_place).
   bool labels_of_training = false;
@@ -26,6 +30,9 @@ struct ExternalSpec {
   /// given; else the smallest element that holds the file's kind of numbers.
   std::string element = "auto";
   std::string range = "auto";  ///< of floats that become uint8: auto, 0-1, 0-255, -1-1
+  /// The number that stands for no data, or nan; none: what the file's attributes say stands for no
+  /// data is data; empty: that is an error where it occurs.
+  std::string no_data = {};
   /// What a network is to say of a row; nullopt: classes where a label is one whole number, a text
   /// or one-hot in each row, and labels where each row has several 0 and 1.
   std::optional<Task> task = std::nullopt;

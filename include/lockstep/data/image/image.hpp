@@ -9,7 +9,8 @@
 
 namespace lockstep::data {
 
-/// A decoded image: pixels [height, width, channels], uint8.
+/// A decoded image: pixels [height, width, channels], uint8; of rows of a data set, the bytes of
+/// their elements.
 struct Image {
   std::size_t height = 0, width = 0, channels = 0;
   std::vector<std::uint8_t> pixels;
@@ -75,18 +76,5 @@ void require_decodable(std::size_t height, std::size_t width, const std::string&
 /// Room for the pixels of a decodable image.
 Image allocate_image(std::size_t height, std::size_t width, std::size_t channels,
                      const std::string& name);
-
-/// Exact sums over pixels, so that any grouping of the rows gives the same mean and deviation.
-struct ChannelSums {
-  std::uint64_t pixels = 0;
-  std::vector<std::uint64_t> sum, squares;  ///< per channel, of the uint8 values
-
-  explicit ChannelSums(std::size_t channels) : sum(channels), squares(channels) {}
-  void add(std::span<const std::uint8_t> image);
-  void add(const ChannelSums& other);
-  /// Mean and population deviation of value / 255. A constant channel gets deviation 1.
-  std::vector<float> mean() const;
-  std::vector<float> stddev() const;
-};
 
 }  // namespace lockstep::data

@@ -18,6 +18,9 @@ namespace lockstep::data {
 /// "classes in the order of their names: 0 daisy, 1 rose, 2 tulip", with the first and the last.
 std::string classes_in_order(std::span<const std::string> names);
 
+/// "none", "nan", "-9999": see DataSetInfo::no_data.
+std::string say_no_data(const DataSetInfo& info);
+
 /// The files of a data set, sorted: `path` itself, the *.h5 in a folder, or those that match a
 /// pattern. Throws InputError naming `path` when there are none, or when a folder lacks one of the
 /// shards that the names of others count (train-00000-of-00002.h5). A pattern may leave some out,
@@ -54,6 +57,9 @@ class DataSet {
   std::string say_sets() const;
   /// What a user should be warned of: numbers that rounding changes, shards that are left out.
   const std::vector<std::string>& doubts() const;
+  /// Which values stand for no data, their share in up to 1024 rows, and how many of these rows are
+  /// nothing else; empty where none does. Reads these rows.
+  std::string say_share_of_no_data() const;
   Storage storage() const;
   std::uint64_t row_bytes(std::size_t row) const;  ///< as stored
 

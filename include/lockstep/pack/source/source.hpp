@@ -24,7 +24,9 @@ class Source {
   virtual bool labels_are_numbers() const { return false; }
   virtual std::size_t rows() const = 0;
   virtual std::size_t training_rows() const = 0;
-  virtual std::size_t native_channels() const = 0;        ///< the default of `pack`: 1 or 3
+  virtual std::size_t native_channels() const = 0;  ///< the default of `pack`: 1 or 3
+  /// What is known of rows that are of a data set already; null: they are images of uint8.
+  virtual const data::DataSetInfo* stored() const { return nullptr; }
   virtual std::int32_t label(std::size_t row) const = 0;  ///< index into classes()
   virtual std::string name(std::size_t row) const = 0;  ///< for messages: a path, or "file, row 17"
   /// For messages about its label: name(), after the line of a list that has it.

@@ -131,10 +131,12 @@ class OnnxNetwork {
             network_.name +
                 ": an ONNX file for pixels normalises them, but their mean and deviation are not "
                 "known: export it for normalised input, or with those of a checkpoint");
-    require(input_.element == data::Element::u8,
-            fmt::format("{}: an ONNX file takes pixels of uint8, and the network's are {}: export "
-                        "it for normalised input",
-                        network_.name, choice_name(input_.element)));
+    require(
+        input_.has_plain_bytes(),
+        fmt::format("{}: an ONNX file takes pixels of uint8, and the network's are {}{}: export "
+                    "it for normalised input",
+                    network_.name, choice_name(input_.element),
+                    input_.no_data ? " with values of no data" : ""));
     graph_.input("images", OnnxType::uint8, Sizes{height, width, channels});
     const std::string real =
         put("Cast", it.name + ".float", {height, width, channels}, {"images"},

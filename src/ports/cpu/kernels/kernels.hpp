@@ -59,10 +59,11 @@ struct LambUpdate {
 };
 
 /// How the values v of an image enter the network: as v * a + b where they are uint8, else as
-/// (v - a) * b.
+/// (v - a) * b; as 0 where they stand for no data.
 struct ImageEntry {
   const float *a, *b;  ///< [period], in which the values of the channels repeat
   std::size_t period;  ///< a multiple of the channels and of 16
+  std::optional<float> no_data = {};
 };
 
 /// The kernels for one storage type, compiled for one instruction set.

@@ -75,11 +75,12 @@ void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
   const data::Element element = c.spec.element;
   if (rows.floats)
     c.kernels.from_float(rows.floats + first, count, out);
-  else if (element == data::Element::u8 && a_.size() == usual_period)
+  else if (element == data::Element::u8 && a_.size() == usual_period && !c.spec.no_data)
     c.kernels.normalise(rows.bytes + first, count, a_.data(), b_.data(), out);
   else
-    c.kernels.enter(element, rows.bytes + first * data::bytes_of(element), count,
-                    {.a = a_.data(), .b = b_.data(), .period = a_.size()}, out);
+    c.kernels.enter(
+        element, rows.bytes + first * data::bytes_of(element), count,
+        {.a = a_.data(), .b = b_.data(), .period = a_.size(), .no_data = c.spec.no_data}, out);
 }
 
 }  // namespace lockstep::cpu

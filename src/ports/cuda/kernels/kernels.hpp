@@ -45,6 +45,9 @@ struct ImageInput {
   int channels = 0, padded = 0;  ///< padded: channels of the output, a multiple of 4
   /// Per channel, for uint8; of other elements the mean, and 1 / deviation.
   const float *scale = nullptr, *shift = nullptr;
+  /// Elements that are `no_data`, or NaN, become 0.
+  bool has_no_data = false;
+  float no_data = 0;
 };
 void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
                         cudaStream_t stream);

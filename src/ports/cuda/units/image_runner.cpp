@@ -102,6 +102,8 @@ class ImageRunner final : public Runner {
     in.padded = p.shape.channels;
     in.scale = scale_and_shift_.as<float>();
     in.shift = in.scale + in.channels;
+    in.has_no_data = c.spec.no_data.has_value();
+    in.no_data = c.spec.no_data.value_or(0);
     void* const out = c.at(p.value);
     const Storage storage = c.plan.storage;
     if (c.input.normalised()) {

@@ -275,6 +275,62 @@ TEST_CASE("NaN and infinities are bad rows, which name their channel", "[externa
   }
 }
 
+TEST_CASE("a number that does not fit makes its row bad, and no other row of its block",
+          "[external][elements]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.h5";
+  for (const bool chunked : {false, true}) {
+    CAPTURE(chunked);
+    const auto values = filled([](auto i) { return i == 17'000 ? 16'777'217. : double(i % 300); });
+    write_values(path, values, {H5T_STD_I32LE, false, chunked});  // chunks of 3 rows
+    ExternalSpec spec;
+    CHECK_THAT(refusal(path), Contains("a.h5: row 1 holds the number 1.67772e+07 in channel 0"));
+    spec.skips_bad_rows = true;
+    const DataSet set(path, spec);
+    std::vector<std::uint8_t> row(set.info().row_bytes());
+    const std::vector<std::uint8_t> want = bytes_of(Element::f32, values);
+    for (const std::size_t good : {0u, 2u, 3u}) {
+      set.read(good, row);
+      CHECK(std::equal(row.begin(), row.end(),
+                       want.begin() + static_cast<std::ptrdiff_t>(good * row.size())));
+    }
+    CHECK_THROWS_AS(set.read(1, row), BadRow);
+  }
+}
+
+TEST_CASE("NaN is data's place where data.no-data says so, and left out of mean and deviation",
+          "[external][elements]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.h5";
+  for (const bool chunked : {false, true}) {
+    CAPTURE(chunked);
+    const auto values = filled([](auto i) { return i % 3 == 0 ? double(NAN) : unit(i); });
+    write_values(path, values, {H5T_IEEE_F64LE, true, chunked});
+    ExternalSpec spec;
+    spec.no_data = "nan";
+    const DataSet set(path, spec);
+    CHECK(set.info().element == Element::f32);
+    REQUIRE(set.info().no_data.has_value());
+    CHECK(std::isnan(*set.info().no_data));
+    CHECK(read_all(set) == bytes_of(Element::f32, values));
+    double sum = 0, count = 0;
+    for (std::size_t i = 0; i < values.size(); i += channels)
+      if (!std::isnan(values[i])) {
+        sum += static_cast<double>(static_cast<float>(values[i]));
+        ++count;
+      }
+    CHECK(set.info().mean[0] == Approx(sum / count).epsilon(1e-6));
+  }
+  write_values(path, filled([](auto i) { return i == 9 ? double(INFINITY) : unit(i); }),
+               {H5T_IEEE_F32LE});
+  ExternalSpec spec;
+  spec.no_data = "nan";
+  CHECK_THAT(refusal(path, spec), Contains("row 0 has an infinite number in channel 1"));
+  spec.no_data = "-1";
+  spec.element = "uint8";
+  CHECK_THAT(refusal(path, spec), Contains("become levels of uint8, of which none stands for"));
+}
+
 TEST_CASE("statistics of elements are those of doubles", "[external][elements]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";

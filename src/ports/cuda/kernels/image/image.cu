@@ -14,36 +14,58 @@ struct Numbered {
   Stored stored;
 };
 
-/// Calls `use` with an element's type.
+/// An element that may stand for no data.
+template <class In>
+struct Sparse {
+  In stored;
+};
+
+/// Calls `use` with the type of an input's elements.
 template <class Use>
-void with_element(data::Element element, Use use) {
+void with_element(data::Element element, const ImageInput& in, Use use) {
+  const auto choose = [&]<class In>(In one) { in.has_no_data ? use(Sparse<In>{}) : use(one); };
   switch (element) {
     case data::Element::u8:
-      return use(std::uint8_t{});
+      return choose(std::uint8_t{});
     case data::Element::u16:
-      return use(Numbered<std::uint16_t>{});
+      return choose(Numbered<std::uint16_t>{});
     case data::Element::i16:
-      return use(Numbered<std::int16_t>{});
+      return choose(Numbered<std::int16_t>{});
     case data::Element::f16:
-      return use(Numbered<__half>{});
+      return choose(Numbered<__half>{});
     case data::Element::f32:
-      return use(Numbered<float>{});
+      return choose(Numbered<float>{});
   }
 }
 
+__device__ inline float to_float(std::uint8_t v) { return static_cast<float>(v); }
 __device__ inline float to_float(std::uint16_t v) { return static_cast<float>(v); }
 __device__ inline float to_float(std::int16_t v) { return static_cast<float>(v); }
+
+template <class Stored>
+__device__ inline float to_float(Numbered<Stored> v) {
+  return to_float(v.stored);
+}
 
 /// One channel of a pixel as the network reads it: elements are normalised, floats already are.
 template <class Stored>
 __device__ inline float entered(Numbered<Stored> pixel, const float* mean, const float* inverse,
-                                int c) {
+                                int c, float) {
   return backend::arithmetic::entered(to_float(pixel.stored), {mean[c], inverse[c]});
 }
-__device__ inline float entered(std::uint8_t pixel, const float* scale, const float* shift, int c) {
+__device__ inline float entered(std::uint8_t pixel, const float* scale, const float* shift, int c,
+                                float) {
   return backend::arithmetic::normalised(pixel, {scale[c], shift[c]});
 }
-__device__ inline float entered(float value, const float*, const float*, int) { return value; }
+__device__ inline float entered(float value, const float*, const float*, int, float) {
+  return value;
+}
+template <class In>
+__device__ inline float entered(Sparse<In> pixel, const float* a, const float* b, int c,
+                                float no_data) {
+  const float v = to_float(pixel.stored);
+  return v == no_data || v != v ? 0.f : entered(pixel.stored, a, b, c, no_data);
+}
 
 namespace {
 
@@ -58,7 +80,7 @@ __global__ void image_kernel(ImageInput in, Divider quads, T* out) {
   float values[4] = {};
   for (int k = 0; k < 4; ++k) {
     const int c = first + k;
-    if (c < in.channels) values[k] = entered(from[c], in.scale, in.shift, c);
+    if (c < in.channels) values[k] = entered(from[c], in.scale, in.shift, c, in.no_data);
   }
   store(out + std::size_t{i} * 4, values);
 }
@@ -85,7 +107,7 @@ void enter(const ImageInput& in, Storage storage, void* out, cudaStream_t stream
 
 void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
                         cudaStream_t stream) {
-  with_element(element, [&]<class In>(In) { enter<In>(in, storage, out, stream); });
+  with_element(element, in, [&]<class In>(In) { enter<In>(in, storage, out, stream); });
 }
 
 void convert_floats(const ImageInput& in, Storage storage, void* out, cudaStream_t stream) {
@@ -117,7 +139,8 @@ struct FoldedImages {
 template <class In, class T, int known_channels, int known_stride>
 __global__ void __launch_bounds__(block_threads)
     fold_kernel(const In* __restrict__ pixels, const float* __restrict__ scale,
-                const float* __restrict__ shift, FoldedImages of, T* __restrict__ out) {
+                const float* __restrict__ shift, float no_data, FoldedImages of,
+                T* __restrict__ out) {
   using Access = Pack<T, width<T>>;
   __shared__ Access line[most_folded_channels / width<T>];
   const int channels = known_channels > 0 ? known_channels : of.channels;
@@ -145,7 +168,7 @@ __global__ void __launch_bounds__(block_threads)
         // Outside it reads the first pixel in vain, which takes less than not to read.
         const unsigned pixel = inside ? y * of.width + x : 0;
         const In* from = image + std::size_t{pixel} * static_cast<unsigned>(channels);
-        const float value = entered(from[c], scale, shift, c);
+        const float value = entered(from[c], scale, shift, c, no_data);
         values[k] = inside ? value : 0.f;
         if (++c < channels) continue;
         c = 0;
@@ -192,8 +215,8 @@ void enter_folded(const ImageInput& in, const Fold& fold, Storage storage, void*
                           .padding = fold.padding};
     const dim3 grid(rows, (of.out_width + of.part - 1) / of.part);
     launch("fold_kernel", usual ? fold_kernel<In, T, 3, 2> : fold_kernel<In, T, 0, 0>, grid,
-           block_threads, stream, static_cast<const In*>(in.pixels), in.scale, in.shift, of,
-           static_cast<T*>(out));
+           block_threads, stream, static_cast<const In*>(in.pixels), in.scale, in.shift, in.no_data,
+           of, static_cast<T*>(out));
   });
 }
 
@@ -250,7 +273,8 @@ __global__ void unfold_kernel(const T* from, FoldDividers by, unsigned count, bo
 
 void fold_elements(data::Element element, const ImageInput& in, const Fold& fold, Storage storage,
                    void* out, cudaStream_t stream) {
-  with_element(element, [&]<class In>(In) { enter_folded<In>(in, fold, storage, out, stream); });
+  with_element(element, in,
+               [&]<class In>(In) { enter_folded<In>(in, fold, storage, out, stream); });
 }
 
 void fold_floats(const ImageInput& in, const Fold& fold, Storage storage, void* out,
