@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "lockstep/data/shard/data_set.hpp"
-
 namespace lockstep::data {
 
 std::string say_no_data(const DataSetInfo& info) {

@@ -8,7 +8,7 @@
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
-#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
-#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "model/description.hpp"
 

@@ -80,6 +80,9 @@ struct DataSetInfo {
   std::size_t row_bytes() const { return height * width * pixel_bytes(); }
 };
 
+/// "none", "nan", "-9999": see DataSetInfo::no_data.
+std::string say_no_data(const DataSetInfo& info);
+
 }  // namespace lockstep::data
 
 template <>

@@ -14,7 +14,7 @@
 #include "lockstep/base/half.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/numbers.hpp"
-#include "lockstep/data/shard/data_set.hpp"
+#include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/formats/formats.hpp"
 
 namespace lockstep::model {

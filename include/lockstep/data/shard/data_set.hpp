@@ -18,9 +18,6 @@ namespace lockstep::data {
 /// "classes in the order of their names: 0 daisy, 1 rose, 2 tulip", with the first and the last.
 std::string classes_in_order(std::span<const std::string> names);
 
-/// "none", "nan", "-9999": see DataSetInfo::no_data.
-std::string say_no_data(const DataSetInfo& info);
-
 /// The files of a data set, sorted: `path` itself, the *.h5 in a folder, or those that match a
 /// pattern. Throws InputError naming `path` when there are none, or when a folder lacks one of the
 /// shards that the names of others count (train-00000-of-00002.h5). A pattern may leave some out,
