@@ -214,6 +214,19 @@ assert np.isclose(said["scores"]["macro-F1"], f1(0, known.any(0)))
 PYTHON
 }
 law 'what is not known is in no score' judged
+nothing_known() {
+  "$python" - <<'PYTHON'
+import h5py, numpy as np
+with h5py.File("labels.h5") as f, h5py.File("void.h5", "w") as g:
+    g["images"], g["labels"] = f["images"][()], np.full(f["labels"].shape, np.nan)
+PYTHON
+  refused 'void.h5: none of its labels is known' "$LOCKSTEP" eval unknown --data void.h5 \
+    --data.unknown nan &&
+    refused 'void.h5: none of its labels is known' train labels.h5 unjudged --epochs 1 \
+      --data.val void.h5 --data.unknown nan &&
+    "$LOCKSTEP" predict unknown void.h5 --data.unknown nan --out of-void --threads 1
+}
+law 'rows of which nothing is known cannot be judged, and can be predicted' nothing_known
 begun() {  # the last layer's values stay what they were where others' deviations are learned
   "$python" - <<'PYTHON'
 import h5py
