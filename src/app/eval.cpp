@@ -114,9 +114,9 @@ Json outputs_as_json(const train::Evaluation& result, const data::DataSetInfo& r
                   {"wrong", of.wrong},
                   {"missed", of.missed},
                   {"rightly_not", of.rightly_not},
-                  {"precision", of.precision},
-                  {"recall", of.recall},
-                  {"F1", of.f1},
+                  {"precision", number_or_null(of.precision)},
+                  {"recall", number_or_null(of.recall)},
+                  {"F1", number_or_null(of.f1)},
                   {"AP", number_or_null(of.ap)},
                   {"AUC", number_or_null(of.auc)}});
     else

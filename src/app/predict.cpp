@@ -310,8 +310,12 @@ infer::ModelWords take_words(PredictOptions& options) {
   return words;
 }
 
-void take_task(const data::DataSetInfo& input, serve::PredictSpec& spec) {
+void take_task(const data::DataSetInfo& input, const infer::ModelWords& words,
+               serve::PredictSpec& spec) {
   spec.task = input.task;
+  require(spec.task == data::Task::classes || spec.top == serve::PredictSpec().top,
+          fmt::format("--top {} would have no effect: {} was trained on {}", spec.top, words.text(),
+                      choice_name(spec.task)));
   spec.target_mean = input.target_mean;
   spec.target_stddev = input.target_stddev;
 }
@@ -323,6 +327,7 @@ void check_options(PredictOptions options, const Supposed& supposed) {
   infer::MemberModels members = infer::read_members(
       words, member_files(words), {.average = options.ema, .precision = options.precision});
   infer::require_normalised(members);
+  take_task(members.all.front().model.about.input, words, options.spec);
   if (supposed.shows(options.spec.out.string())) require_makable(options.spec.out);
   if (!std::ranges::all_of(options.data, supposed.shows)) return;
   settle_source(options);
@@ -340,7 +345,7 @@ int predict(Launch& launch, const PredictOptions& asked) {
   infer::MemberModels members =
       infer::read_members(words, files, {.average = options.ema, .precision = options.precision});
   infer::require_normalised(members);
-  take_task(members.all.front().model.about.input, options.spec);
+  take_task(members.all.front().model.about.input, words, options.spec);
   const auto rows = open_rows(options, members);
   options.spec.model = identify_model(options, words, members.all);
   if (options.features) options.spec.features = serve::add_features(members.all.front().model);

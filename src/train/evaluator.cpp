@@ -1,6 +1,7 @@
 #include "lockstep/train/evaluator.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -33,6 +34,17 @@ void merge(std::vector<Confused>& counts) {
 std::uint64_t rows_in(std::span<const Confused> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const Confused& one) { return sum + one.count; });
+}
+
+/// Rows of which nothing is known have no score. Throws InputError, on all ranks alike.
+void require_known(const data::DataSet& rows) {
+  const data::DataSetInfo& info = rows.info();
+  if (info.task == data::Task::classes) return;
+  for (std::size_t row = 0; row < info.rows; ++row)
+    for (std::size_t k = 0; k < info.wanted_values(); ++k)
+      if (!std::isnan(rows.wanted(row, k))) return;
+  throw InputError(fmt::format("{}: none of its {} is known (data.unknown): nothing can be judged",
+                               rows.files().front().string(), choice_name(info.task)));
 }
 
 }  // namespace
@@ -80,11 +92,15 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
       control_(control),
       rows_(rows),
       own_(std::make_unique<infer::Inference>(backend, spec.network, spec.program, parameters)),
-      model_(*own_) {}
+      model_(*own_) {
+  require_known(rows);
+}
 
 Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, infer::Classifier& model,
                      comm::Control& control, const data::DataSet& rows)
-    : spec_(spec), device_(device), control_(control), rows_(rows), model_(model) {}
+    : spec_(spec), device_(device), control_(control), rows_(rows), model_(model) {
+  require_known(rows);
+}
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
   const comm::GridAxis& replicas = spec_.replicas;

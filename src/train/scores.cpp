@@ -80,7 +80,7 @@ void put_mean(TaskScores& to, const char* name, double OutputFigures::*figure) {
 
 /// Of one row's labels.
 struct RowCounts {
-  std::uint32_t right = 0, wrong = 0, missed = 0;
+  std::uint32_t known = 0, right = 0, wrong = 0, missed = 0;
 };
 
 void sum_up_labels(TaskScores& to, const std::vector<RowCounts>& rows) {
@@ -93,14 +93,17 @@ void sum_up_labels(TaskScores& to, const std::vector<RowCounts>& rows) {
     wrong += static_cast<double>(of.wrong);
     missed += static_cast<double>(of.missed);
   }
-  to.scores["micro-F1"] = f1_of(right, wrong, missed);
-  double f1 = 0, exact = 0;
+  double judged = 0, f1 = 0, exact = 0;
   for (const RowCounts& row : rows) {
+    if (row.known == 0) continue;
+    judged += 1;
     f1 += f1_of(row.right, row.wrong, row.missed);
     exact += row.wrong == 0 && row.missed == 0;
   }
-  to.scores["samples-F1"] = f1 / static_cast<double>(rows.size());
-  to.scores["exact-match"] = exact / static_cast<double>(rows.size());
+  if (judged == 0) return;
+  to.scores["micro-F1"] = f1_of(right, wrong, missed);
+  to.scores["samples-F1"] = f1 / judged;
+  to.scores["exact-match"] = exact / judged;
 }
 
 /// Output `k` of all rows, by row; on rank 0.
@@ -130,6 +133,7 @@ OutputFigures judge_column(const std::vector<float>& column, std::size_t k,
     const float wanted = rows.wanted(row, k);
     if (std::isnan(wanted)) continue;
     known.push_back({column[row], wanted});
+    ++counts[row].known;
     const bool said = column[row] > 0, applies = wanted == 1;
     counts[row].right += said && applies;
     counts[row].wrong += (said || std::isnan(column[row])) && !applies;
@@ -180,6 +184,12 @@ OutputFigures judge_label(std::vector<JudgedOutput> rows) {
     if (std::isnan(row.said)) row.said = applies ? -infinity : infinity;
     const bool said = row.said > 0;
     ++(said ? (applies ? of.right : of.wrong) : (applies ? of.missed : of.rightly_not));
+  }
+  if (rows.empty()) {
+    for (const auto figure : {&OutputFigures::precision, &OutputFigures::recall, &OutputFigures::f1,
+                              &OutputFigures::ap, &OutputFigures::auc})
+      of.*figure = nothing;
+    return of;
   }
   const auto right = static_cast<double>(of.right);
   of.precision = ratio(right, right + static_cast<double>(of.wrong));

@@ -46,7 +46,7 @@ struct OutputFigures {
   std::uint64_t known = 0;
   /// Labels, which are said where the logit is above 0.
   std::uint64_t right = 0, wrong = 0, missed = 0, rightly_not = 0;
-  double precision = 0, recall = 0, f1 = 0;  ///< 0 where there is nothing to divide by
+  double precision = 0, recall = 0, f1 = 0;  ///< of known rows 0 if there is nothing to divide by
   double ap = 0, auc = 0;
   double rmse = 0, mae = 0, r2 = 0, bias = 0;  ///< values, in the file's units
 

@@ -87,6 +87,30 @@ float value_of(const WantedReader& reader, hsize_t row, double number, UnknownLa
   return value;
 }
 
+/// What the numbers of one value lose as float32, compared with how much they differ.
+struct Rounding {
+  double known = 0, mean = 0, squares = 0, lost = 0;  ///< squares: of the distances from the mean
+  void add(double number, float kept) {
+    const double off = number - mean, change = number - double{kept};
+    known += 1;
+    mean += off / known;
+    squares += off * (number - mean);
+    lost += change * change;
+  }
+};
+
+void require_kept(const WantedReader& reader, const std::vector<Rounding>& values) {
+  constexpr double most = 0.01;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const Rounding& of = values[k];
+    if (of.squares > 0 && std::sqrt(of.lost) > most * std::sqrt(of.squares))
+      reader.refuse(
+          fmt::format("holds values that become float32, and rounding value {} so changes it by "
+                      "{:.2g}, where its deviation is {:.2g}: take a constant off, such as {:.10g}",
+                      k, std::sqrt(of.lost / of.known), std::sqrt(of.squares / of.known), of.mean));
+  }
+}
+
 }  // namespace
 
 WantedRows read_wanted(const h5::Data& data, const ChosenSets& sets, const ExternalSpec& spec) {
@@ -103,16 +127,21 @@ WantedRows read_wanted(const h5::Data& data, const ChosenSets& sets, const Exter
         "unknown");
   const Missing missing = missing_values(data.get());
   WantedRows wanted(task, reader.outputs());
+  std::vector<Rounding> rounding(values ? reader.outputs() : 0);
   reader.each_row([&](hsize_t row, std::span<const double> numbers) {
-    for (const double number : numbers) {
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+      const double number = numbers[k];
       if (std::ranges::find(missing, number) != missing.end() &&
           !says_unknown(number, spec.unknown))
         reader.refuse(row, number,
                       "its attribute _FillValue or missing_value says that this is no number");
-      wanted.add(values ? value_of(reader, row, number, spec.unknown)
-                        : label_of(reader, row, number, spec.unknown));
+      const float taken = values ? value_of(reader, row, number, spec.unknown)
+                                 : label_of(reader, row, number, spec.unknown);
+      wanted.add(taken);
+      if (values && !std::isnan(taken)) rounding[k].add(number, taken);
     }
   });
+  require_kept(reader, rounding);
   return wanted;
 }
 

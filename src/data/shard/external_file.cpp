@@ -130,11 +130,15 @@ struct Images {
 };
 
 /// The task of a data set's first file, or training set, is that of the others.
-ExternalSpec with_task(ExternalSpec spec, const ShardFile* first) {
-  if (first != nullptr)
-    spec.task = first->info.task;
-  else if (spec.like != nullptr)
-    spec.task = spec.like->task;
+ExternalSpec with_task(ExternalSpec spec, const ShardFile* first,
+                       const std::filesystem::path& path) {
+  const DataSetInfo* other = first != nullptr ? &first->info : spec.like;
+  if (other == nullptr) return spec;
+  const std::string is_of = first != nullptr ? first->path.string() + " is" : "the training is";
+  if (spec.task && *spec.task != other->task)
+    h5::refuse(path, fmt::format("data.task = {}, but {} of {}", choice_name(*spec.task), is_of,
+                                 choice_name(other->task)));
+  spec.task = other->task;
   return spec;
 }
 
@@ -382,7 +386,7 @@ std::unique_ptr<Rows> rows_from(Images& images, BlockCache& cache) {
 ShardFile open_external(const std::filesystem::path& path, const ExternalSpec& spec,
                         const ShardFile* first, BlockCache& cache) {
   std::vector<Images> parts;  // which close what they hold under their own Session
-  ShardFile opened = open_data(path, with_task(spec, first), parts);
+  ShardFile opened = open_data(path, with_task(spec, first, path), parts);
   decide_element(opened, parts, spec, first);
   judge(opened, parts[0], spec);
   std::vector<std::string> said;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -76,6 +78,24 @@ std::vector<bool> classes_with_rows(const data::DataSet& rows) {
   return there;
 }
 
+/// "pressure (101325), ...": values that are the same in all rows.
+std::string constant_values(const data::DataSet& training) {
+  const data::DataSetInfo& info = training.info();
+  std::vector<std::string> names;
+  for (std::size_t k = 0; info.task == data::Task::values && k < info.classes.size(); ++k) {
+    std::optional<float> known;
+    bool differs = false;
+    for (std::size_t row = 0; row < info.rows && !differs; ++row) {
+      const float value = training.wanted(row, k);
+      if (std::isnan(value)) continue;
+      differs = known.value_or(value) != value;
+      known = value;
+    }
+    if (known && !differs) names.push_back(fmt::format("{} ({})", info.classes[k], *known));
+  }
+  return join(names, ", ");
+}
+
 void add_doubts_of_rates(const config::Config::Optim& given, std::vector<std::string>& doubts) {
   using lockstep::optim::Rule;
   const config::Config::Optim usual;
@@ -138,6 +158,9 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
   if (training.external() && std::ranges::all_of(info.stddev, [](float x) { return x == 1; }))
     doubts.push_back(fmt::format("{}: all looked-at pixels are the same: were the images written?",
                                  paths.train));
+  if (const std::string constant = constant_values(training); !constant.empty())
+    doubts.push_back(
+        fmt::format("{}: values that are the same in all rows: {}", paths.train, constant));
   return doubts;
 }
 

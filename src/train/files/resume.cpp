@@ -204,8 +204,8 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       choice_name(now.freeze), point.checkpoint.string()));
   require_same_rule(point, before.optim, now.optim);
   require_same_beginning(point, before, now);
-  require_same_score(point, now, conditions);
   infer::require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
+  require_same_score(point, now, conditions);
   require(now.stop_after == 0 || now.stop_after > header.progress.step,
           fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
                       now.stop_after, point.checkpoint.string(), header.progress.step));
@@ -324,6 +324,25 @@ std::string describe_head(const config::Config& config, const model::Description
                      : ": the file's are others (--head keep keeps its last layer)");
 }
 
+/// A tensor of the file's weights. Values are learned in deviations from their mean, which are this
+/// data set's: a last layer that is kept still says the same in the values' units.
+std::vector<float> in_deviations_of(const data::DataSetInfo& input, const model::Model& model,
+                                    const nn::Tensor& tensor) {
+  std::vector<float> numbers = find_weight(model, tensor)->values;
+  const data::DataSetInfo& file = model.about.input;
+  if (!nn::in_head(tensor.role) || file.task != data::Task::values || input.task != file.task)
+    return numbers;
+  const std::size_t outputs = input.target_mean.size(), each = numbers.size() / outputs;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t k = i / each;
+    const double off = double{file.target_mean.at(k)} - double{input.target_mean[k]};
+    numbers[i] = static_cast<float>((numbers[i] * double{file.target_stddev.at(k)} +
+                                     (tensor.role == nn::Role::linear_bias ? off : 0)) /
+                                    double{input.target_stddev[k]});
+  }
+  return numbers;
+}
+
 /// How the images that the weights will see are normalised: what a file of another program was
 /// trained with, it does not say.
 std::string describe_normalisation(const data::DataSetInfo& file, const data::DataSetInfo& input) {
@@ -359,7 +378,7 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
   for (std::size_t i = 0; i < slices.size(); ++i)
     if (keeps_head || !nn::in_head(slices[i].tensor.role))
       parameters.import_slice(backend::Part::weights, i,
-                              find_weight(model, slices[i].tensor)->values);
+                              in_deviations_of(input, model, slices[i].tensor));
   if (parameters.has_average()) parameters.start_average();
   if (!is_root) return;
   log::info(fmt::format("beginning with the weights of {}{}{}", path,

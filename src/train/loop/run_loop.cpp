@@ -189,6 +189,8 @@ bool RunLoop::finish_epoch() {
     progress_.best_score = *score;
     progress_.best_epoch = epoch;
   }
+  if (is_root() && last && decisive && progress_.best_epoch == 0)
+    log::warn(fmt::format("no validation has a {} (eval.best): there is no best.h5", score_.name));
   if (best || keep) saves_.learn(control_.any(files_.saving(), "checkpoint"));
   // A best state comes only once, and a last one is waited for.
   if (best || last)

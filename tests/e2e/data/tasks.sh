@@ -40,6 +40,8 @@ hot = np.eye(3, dtype="u1")[random.integers(0, 3, rows)]
 write("hot.h5", images, labels=hot)
 hot[77] = [1, 1, 0]
 write("slip.h5", images, labels=hot)
+write("constant.h5", images, targets=np.c_[numbers, np.full(rows, 0.5)])
+write("never.h5", images, labels=labels * 0)
 PYTHON
 "$python" write.py
 
@@ -182,12 +184,81 @@ unknown() {
     train minus.h5 minus --epochs 1 --data.unknown=-1,nan
 }
 law 'labels that are not known are an error until they are named' unknown
+judged() {  # a row without a known label, and a label without a known row, are in no score
+  "$python" - <<'PYTHON'
+import h5py, numpy as np
+with h5py.File("unknown.h5") as f, h5py.File("gaps.h5", "w") as g:
+    labels = f["labels"][()]
+    labels[:, 2] = labels[5:60] = np.nan
+    g["images"], g["labels"] = f["images"][()], labels
+PYTHON
+  "$LOCKSTEP" eval unknown --data gaps.h5 --data.unknown nan --threads 1 --json gaps.json &&
+    "$LOCKSTEP" predict unknown gaps.h5 --data.unknown nan --logits --out of-gaps --threads 1 &&
+    "$python" - <<'PYTHON'
+import json
+import h5py, numpy as np
+with h5py.File("gaps.h5") as f, h5py.File("of-gaps/predictions.h5") as p:
+    wanted, said = f["labels"][()], p["logits"][()] > 0
+known, applies = ~np.isnan(wanted), wanted == 1
+right, off = said & applies, known & (said != applies)
+def f1(axis, kept):
+    whole = 2 * right.sum(axis) + off.sum(axis)
+    return (2 * right.sum(axis) / np.maximum(whole, 1))[kept].mean()
+said = json.load(open("gaps.json"))
+print(said)
+rows = known.any(1)
+assert 50 < (~rows).sum() and said["labels"][2]["F1"] is None and said["labels"][2]["known"] == 0
+assert np.isclose(said["scores"]["exact-match"], 1 - off.any(1)[rows].mean())
+assert np.isclose(said["scores"]["samples-F1"], f1(1, rows))
+assert np.isclose(said["scores"]["macro-F1"], f1(0, known.any(0)))
+PYTHON
+}
+law 'what is not known is in no score' judged
+nothing_known() {
+  "$python" - <<'PYTHON'
+import h5py, numpy as np
+with h5py.File("labels.h5") as f, h5py.File("void.h5", "w") as g:
+    g["images"], g["labels"] = f["images"][()], np.full(f["labels"].shape, np.nan)
+PYTHON
+  refused 'void.h5: none of its labels is known' "$LOCKSTEP" eval unknown --data void.h5 \
+    --data.unknown nan &&
+    refused 'void.h5: none of its labels is known' train labels.h5 unjudged --epochs 1 \
+      --data.val void.h5 --data.unknown nan &&
+    "$LOCKSTEP" predict unknown void.h5 --data.unknown nan --out of-void --threads 1
+}
+law 'rows of which nothing is known cannot be judged, and can be predicted' nothing_known
+begun() {  # the last layer's values stay what they were where others' deviations are learned
+  "$python" - <<'PYTHON'
+import h5py
+with h5py.File("values.h5") as f, h5py.File("stretched.h5", "w") as g:
+    g["images"], g["targets"] = f["images"][()], f["targets"][()] * 2 + 7
+PYTHON
+  lr=0 train stretched.h5 begun --data.val values.h5 --data.task values --epochs 1 --init values \
+    --freeze backbone && "$LOCKSTEP" eval values --threads 1 --json values.json &&
+    "$python" - <<'PYTHON'
+import json
+then = json.load(open("values.json"))["scores"]
+now = [json.loads(line) for line in open("begun/metrics.jsonl")]
+now = [epoch for epoch in now if epoch["kind"] == "epoch"][-1]["val_scores"]
+print(then, now)
+assert all(abs(now[name] - then[name]) < 0.01 * then["RMSE"] for name in ("RMSE", "MAE", "bias"))
+PYTHON
+}
+law 'a last layer that is kept says the same values in another data set' begun
 one_hot() {
   train hot.h5 hot --epochs 1 && grep -F 'task = "classes"' hot/decisions.toml &&
     refused 'is not one-hot in row 77' train slip.h5 none --epochs 1 &&
     train slip.h5 slip --epochs 1 --data.task labels
 }
 law 'a one-hot matrix is classes, and one slip in it is no other task' one_hot
+doubts() {
+  train constant.h5 constant --epochs 1 --data.task values --stop-after 1 >said.log 2>&1
+  grep -F 'the same in all rows: 2 (0.5)' said.log &&
+    train never.h5 never --epochs 1 --data.task labels --data.val never.h5 2>&1 | tee said.log &&
+    grep -F 'no validation has a mAP (eval.best): there is no best.h5' said.log &&
+    [[ ! -e never/checkpoints/best.h5 ]]
+}
+law 'constant values, and a best checkpoint that cannot be chosen, are said' doubts
 described() {
   "$LOCKSTEP" info labels.h5 | tee said.log && grep -F '3 labels:' said.log &&
     "$LOCKSTEP" info values/checkpoints/best.h5 | tee said.log &&
@@ -207,6 +278,10 @@ refuses() {
     refused 'eval.best = top-1 is no score of labels' train labels.h5 no --epochs 1 \
       --data.val labels.h5 --eval.best top-1 &&
     refused 'would have no effect' train labels.h5 no --epochs 1 --optim.huber-delta 1 &&
+    refused 'data.task = classes, but the training is of labels' \
+      "$LOCKSTEP" eval labels --data.task classes &&
+    refused 'top 2 would have no effect: labels was trained on labels' \
+      "$LOCKSTEP" predict labels labels.h5 --top 2 --out no &&
     refused 'have different classes' train labels.h5 no --epochs 1 --data.val other.h5 &&
     refused 'a label is 0 or 1' "$LOCKSTEP" eval labels --data values.h5 --data.labels targets
 }

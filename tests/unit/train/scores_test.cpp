@@ -83,6 +83,13 @@ TEST_CASE("a logit that is not a number is always wrong", "[train][scores]") {
   CHECK(of.auc == 0.25);
 }
 
+TEST_CASE("a label that is known in no row has no figure", "[train][scores]") {
+  const OutputFigures of = judge_label({});
+  CHECK(of.known == 0);
+  for (const double figure : {of.precision, of.recall, of.f1, of.ap, of.auc})
+    CHECK(std::isnan(figure));
+}
+
 TEST_CASE("figures of values are scikit-learn's, in the file's units", "[train][scores]") {
   const std::vector<std::uint32_t> a = drawn(7), b = drawn(11);
   std::vector<JudgedOutput> rows;

@@ -165,3 +165,28 @@ TEST_CASE("a loader's batch has what is wanted, in deviations from the mean", "[
     loader.release(batch);
   }
 }
+
+TEST_CASE("values that float32 cannot tell apart are an error", "[external][task]") {
+  const Folder folder;
+  const auto open = [&](double first, double step) {
+    std::vector<double> numbers;
+    for (std::size_t row = 0; row < foreign_rows; ++row)
+      numbers.insert(numbers.end(), {static_cast<double>(row), first + step * double(row)});
+    return DataSet(write_set(folder, {foreign_rows, 2}, numbers, "targets"),
+                   {.task = Task::values});
+  };
+  CHECK_THROWS_WITH(open(1.6e9, 1), Contains("/targets [12, 2] holds values that become float32") &&
+                                        Contains("value 1") && Contains("such as 1600000006"));
+  CHECK(open(101325, 0.5).wanted(3, 1) == 101326.5f);
+  CHECK(open(1.6e9, 1e5).info().target_stddev.at(1) > 1e5);
+  CHECK(open(0.1, 0).wanted(3, 1) == 0.1f);  // a constant
+}
+
+TEST_CASE("a task that is said for the rows of another is an error", "[external][task]") {
+  const Folder folder;
+  const fs::path path = write_set(folder, {foreign_rows, 4}, bits(4));
+  const DataSetInfo trained = DataSet(path).info();
+  CHECK(DataSet(path, {.task = Task::labels, .like = &trained}).info().task == Task::labels);
+  CHECK_THROWS_WITH(DataSet(path, {.task = Task::values, .like = &trained}),
+                    Contains("a.h5: data.task = values, but the training is of labels"));
+}
