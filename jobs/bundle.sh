@@ -84,27 +84,29 @@ for file in "$new"/bin/* "$new"/lib/openmpi/*; do take "$file"; done
 for file in "$new"/lib/pmix/*; do take "$file"; done
 # glibc, for older machines: its parts fit only each other.
 glibc_of=$(ldd "$new/bin/lockstep" | awk '$1 == "libc.so.6" { print $3 }')
-mkdir "$new/lib/glibc"
+mkdir -p "$new/packed/glibc"
 for name in ld-linux-{x86-64,aarch64} \
   lib{c,m,mvec,pthread,dl,rt,resolv,util,anl,nss_files,nss_dns}; do
-  for file in "${glibc_of%/*}/$name".so.*; do cp -L "$file" "$new/lib/glibc/"; done
+  for file in "${glibc_of%/*}/$name".so.*; do cp -L "$file" "$new/packed/glibc/"; done
 done
-loader=$(basename "$new"/lib/glibc/ld-linux*)
+loader=$(basename "$new"/packed/glibc/ld-linux*)
 needed=$(grep -aohE 'GLIBC_2\.[0-9]+' -r "$new"/bin "$new"/lib/*.so* "$new"/lib/{openmpi,pmix} |
   sort -uV | tail -n 1)
 chmod -R u+w "$new"
-find "$new/bin" "$new/lib" -type f -exec strip --strip-unneeded {} +
-# Half of the tests' file is the program again: gpu-check unpacks it when it runs. oneDNN is more
-# than half of everything: env.sh unpacks it at the first start.
+# oneDNN is more than half of everything: it and glibc are unpacked at the first start, by env.sh.
+mv "$new"/lib/libdnnl.so.* "$new/packed/"
+find "$new/bin" "$new/lib" "$new/packed" -type f -exec strip --strip-unneeded {} +
+# Half of the tests' file is the program again: gpu-check unpacks it when it runs.
 [[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
-packed=$(basename "$new"/lib/libdnnl.so.*)
-unpacked_sum=$(sha256sum "$new/lib/$packed")
-gzip -9n "$new/lib/$packed"
+(cd "$new/packed" && sha256sum libdnnl.so.* glibc/* >"../lib/packed.sums")
+tar --sort=name --owner=0 --group=0 --mtime=@0 -C "$new/packed" -c . |
+  gzip -9n >"$new/lib/packed.tar.gz"
+rm -r "$new/packed"
 
 # ---- how they are started --------------------------------------------------------------------
-sum=$(sha256sum "$new/lib/$packed.gz")
-sed "s/@packed@/$packed/; s/@sum@/${sum:0:16}/; s/@unpacked_sum@/${unpacked_sum:0:64}/
-  s/@loader@/$loader/; s/@glibc@/${needed#GLIBC_2.}/" >"$new/env.sh" <<'END'
+sum=$(sha256sum "$new/lib/packed.tar.gz")
+sed "s/@sum@/${sum:0:16}/; s/@loader@/$loader/; s/@glibc@/${needed#GLIBC_2.}/" \
+  >"$new/env.sh" <<'END'
 # Sourced by the scripts in this folder: its programs and libraries are used before the machine's.
 # Sets $bundle, its folder, $libraries, where the programs find theirs, and $loader, which must
 # start them where glibc is older than they need.
@@ -130,43 +132,44 @@ for path in /usr/local/cuda/lib64 /usr/local/cuda/lib "${CUDA_HOME:-/usr/local/c
   done
 done
 
-# One library is packed. It is unpacked in its own folder, or if that is read-only, in a folder that
-# only this user can write to. The first process to finish renames it into place, complete. What is
-# found in such a folder is used only when it is a file with the right sum.
-packed=@packed@ place=
+# Some libraries are packed. They are unpacked in the bundle's folder, or if that is read-only, in a
+# folder that only this user can write to. The first process to finish renames them into place,
+# complete. What is found in such a folder is used only when all files have the right sums.
+place=
 unpacked_in() {  # unpacked_in FOLDER
   if [ "$1" = "$bundle/lib" ]; then
-    [ ! -e "$1/$packed" ] || { place=$1; return; }
+    [ ! -d "$1/unpacked" ] || { place=$1/unpacked; return; }
   else
     mkdir -p -m 700 "$1" 2>/dev/null && [ ! -L "$1" ] && [ -O "$1" ] || return 1
     case $(ls -ld "$1") in drwx--[-S]---*) ;; *) return 1 ;; esac
-    if [ -f "$1/$packed" ] && [ ! -L "$1/$packed" ]; then
-      case $(sha256sum "$1/$packed") in @unpacked_sum@*) place=$1; return ;; esac
+    if [ -d "$1/unpacked" ]; then
+      if (cd "$1/unpacked" && sha256sum --status -c "$bundle/lib/packed.sums"); then
+        place=$1/unpacked
+        return
+      fi
+      rm -rf "$1/unpacked"
     fi
   fi
-  new=$(mktemp "$1/.unpack.XXXXXX" 2>/dev/null) || return 1
-  if gzip -dc "$bundle/lib/$packed.gz" >"$new" && chmod 755 "$new" &&
-    mv -f "$new" "$1/$packed"; then
-    place=$1
-  else
-    rm -f "$new"
-    return 1
+  new=$(mktemp -d "$1/.unpack.XXXXXX" 2>/dev/null) || return 1
+  if gzip -dc "$bundle/lib/packed.tar.gz" | tar -x -f - -C "$new" && chmod 755 "$new"; then
+    mv -T "$new" "$1/unpacked" 2>/dev/null || rm -rf "$new"  # another process was first
+    [ ! -d "$1/unpacked" ] || place=$1/unpacked
   fi
+  [ -n "$place" ] || { rm -rf "$new"; return 1; }
 }
 for folder in "$bundle/lib" "${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/lockstep-@sum@" \
   "${TMPDIR:-/tmp}/lockstep-@sum@-${USER:-$(id -u)}"; do
   [ -n "$place" ] || unpacked_in "$folder" || true
 done
 [ -n "$place" ] || {
-  echo "error: $packed could not be unpacked, neither in $bundle/lib nor in a cache folder nor in" \
-    "${TMPDIR:-/tmp}: is there room, and may one be written to?" >&2
+  echo "error: the libraries could not be unpacked, neither in $bundle/lib nor in a cache folder nor" \
+    "in ${TMPDIR:-/tmp}: is there room, and may one be written to?" >&2
   exit 1
 }
-[ "$place" = "$bundle/lib" ] || libraries=$place${libraries:+:$libraries}
-libraries=$bundle/lib${libraries:+:$libraries} loader=
+libraries=$bundle/lib:$place${libraries:+:$libraries} loader=
 glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null) glibc=${glibc#glibc 2.}
 case $glibc in '' | *[!0-9]*) glibc=0 ;; esac
-[ "$glibc" -ge @glibc@ ] || loader=$bundle/lib/glibc/@loader@
+[ "$glibc" -ge @glibc@ ] || loader=$place/glibc/@loader@
 
 export OPAL_PREFIX="$bundle" OPAL_BINDIR="$bundle/bin" OPAL_LIBDIR="$bundle/lib"
 export OPAL_PKGLIBDIR="$bundle/lib/openmpi" OPAL_PKGDATADIR="$bundle/share/openmpi"
@@ -180,7 +183,7 @@ for program in "$new"/bin/*; do
 . "${0%/*}/env.sh"
 program=$bundle/bin/${0##*/}
 # The machine's own programs, which these may start, keep their glibc.
-[ -z "$loader" ] || exec "$loader" --library-path "$bundle/lib/glibc:$libraries" \
+[ -z "$loader" ] || exec "$loader" --library-path "${loader%/*}:$libraries" \
   --argv0 "$bundle/${0##*/}" "$program" "$@"
 export LD_LIBRARY_PATH="$libraries"
 exec "$program" "$@"

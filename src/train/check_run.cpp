@@ -12,6 +12,7 @@
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "lockstep/train/specs.hpp"
+#include "train/files/first_weights.hpp"
 #include "train/files/resume.hpp"
 
 namespace lockstep::train {
@@ -73,7 +74,8 @@ void check_inputs(const config::Config& config,
                                    std::pair{config.data.val, PackedPart::validation}})
     if (!path.empty() && shows(path)) require_files(path, part);
   if (!config.init.empty() && shows(config.init))
-    model::load_any(choose_checkpoint(config.init), infer::describe_by_config);
+    model::load_any(choose_checkpoint(config.init), infer::describe_by_config,
+                    backend::Part::weights, nullptr, config.head != config::HeadChoice::keep);
   if (!config.clock.profile.empty() && shows(config.clock.profile))
     backend::read_pace(config.clock.profile, config.clock.efficiency);
 }

@@ -20,6 +20,7 @@
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/decide/decide.hpp"
+#include "train/files/first_weights.hpp"
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
 #include "train/loop/run_loop.hpp"

@@ -47,6 +47,7 @@ struct Config {
   std::uint64_t seed = 1;
   std::string init;
   HeadChoice head = HeadChoice::automatic;
+  std::string init_channels;
   nn::Freeze freeze = nn::Freeze::none;
   BackendChoice backend = BackendChoice::automatic;
   std::size_t threads = 0;

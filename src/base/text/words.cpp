@@ -7,6 +7,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 #include "lockstep/base/text/choices.hpp"
@@ -51,6 +52,13 @@ std::string join(std::span<const float> list, std::string_view between) {
 
 std::string join(std::span<const double> list, std::string_view between) {
   return fmt::format("{}", fmt::join(list, between));
+}
+
+std::vector<std::string> listed(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream text(list);
+  for (std::string name; std::getline(text, name, ',');) names.push_back(name);
+  return names;
 }
 
 std::string counted(std::size_t count, std::string_view noun) {

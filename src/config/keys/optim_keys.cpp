@@ -87,8 +87,9 @@ std::vector<ConfigKey> optim_keys() {
           .of_pace()
           .usual(),
       key("optim.huber-delta", &C::optim, &Section::huber_delta,
-          "values: from this difference on, in deviations, the loss is linear (Huber); 0: always "
-          "the squared difference")
+          "values: from this difference on, in deviations, the loss is linear (Huber), and below "
+          "it "
+          "squared")
           .within(0, 1e6),
       key("optim.label-smoothing", &C::optim, &Section::label_smoothing,
           "in training; the validation loss does not use it")

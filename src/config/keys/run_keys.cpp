@@ -99,6 +99,12 @@ std::vector<ConfigKey> run_keys() {
           "the data set has other classes")
           .needs("init", has_init)
           .usual(),
+      key("init-channels", &C::init_channels,
+          "what the first convolution does with the channels of such a file: repeat (in their "
+          "order, for as many as the images have), new (random), or for each channel of the images "
+          "one of the file's, from 0, or - for the mean of all (2,1,0,-); times file's / images'")
+          .if_empty("as they are, which must be as many")
+          .needs("init", has_init),
       key("freeze", &C::freeze,
           "keep the weights and running statistics of the layers up to this one, which then need "
           "no gradient, momentum and reduction; backbone: of all but the last layer")

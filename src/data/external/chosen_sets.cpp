@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <hdf5_objects.hpp>
-#include <sstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -176,13 +176,6 @@ void choose_labels(hid_t file, const fs::path& path, const std::string& named,
 }
 
 }  // namespace
-
-std::vector<std::string> listed(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream text(list);
-  for (std::string name; std::getline(text, name, ',');) names.push_back(name);
-  return names;
-}
 
 bool may_be_one_hot(const StoredSet& set, hsize_t rows) {
   return set.shape.size() == 2 && set.shape[0] == rows && set.shape[1] > 1 &&

@@ -55,9 +55,6 @@ std::string say_scaling(hid_t data);
 
 inline constexpr std::size_t most_classes = std::size_t{1} << 20;  ///< that labels may have
 
-/// The names of a list "a,b".
-std::vector<std::string> listed(const std::string& list);
-
 /// Which data sets of another program's file are its images and its labels.
 struct ChosenSets {
   StoredSet images, labels;

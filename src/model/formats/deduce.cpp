@@ -12,7 +12,8 @@
 namespace lockstep::model {
 namespace {
 
-constexpr std::array<std::string_view, 4> prefixes = {"module.", "_orig_mod.", "model.", "net."};
+constexpr std::array<std::string_view, 6> prefixes = {"module.", "_orig_mod.", "model.",
+                                                      "net.",    "encoder_q.", "backbone."};
 constexpr std::string_view batch_counter = "num_batches_tracked";
 
 /// How a network differs from the tensors of a file.
@@ -21,7 +22,7 @@ struct Difference {
   std::string first;  ///< of them, in the order of the forward pass
 };
 
-Difference compare(const nn::Network& network, const ByName& tensors) {
+Difference compare(const nn::Network& network, const ByName& tensors, bool has_head) {
   Difference found;
   const auto add = [&found](const std::string& what) {
     if (found.count++ == 0) found.first = what;
@@ -29,6 +30,7 @@ Difference compare(const nn::Network& network, const ByName& tensors) {
   std::size_t known = 0;
   std::map<std::string, bool> expected;
   for (const nn::Tensor& tensor : nn::tensors(network)) {
+    if (!has_head && nn::in_head(tensor.role)) continue;
     expected[tensor.name] = true;
     const auto there = tensors.find(tensor.name);
     if (there == tensors.end()) {
@@ -103,12 +105,14 @@ ByName by_name(const TensorFile& file) {
   return tensors;
 }
 
-nn::ResNetSpec deduce(const ByName& tensors) {
+nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head) {
   constexpr std::size_t most_classes = 1 << 20, most_channels = 1 << 10;
   const std::size_t classes =
       std::clamp<std::size_t>(extent_of(tensors, "fc.weight", 0, 2), 2, most_classes);
   const std::size_t channels =
       std::clamp<std::size_t>(extent_of(tensors, "conv1.weight", 1, 3), 1, most_channels);
+  const bool has_head =
+      !may_lack_head || tensors.contains("fc.weight") || tensors.contains("fc.bias");
   std::optional<nn::ResNetSpec> best;
   Difference least;
   for (const std::string& model : nn::resnet_models())
@@ -118,7 +122,7 @@ nn::ResNetSpec deduce(const ByName& tensors) {
       spec.shortcut = shortcut;
       const std::optional<nn::Network> network = try_network(spec);
       if (!network) continue;
-      const Difference difference = compare(*network, tensors);
+      const Difference difference = compare(*network, tensors, has_head);
       if (best && difference.count >= least.count) continue;
       best = spec;
       least = difference;

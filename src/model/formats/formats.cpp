@@ -100,9 +100,9 @@ Model describe_input(const nn::ResNetSpec& spec, const TensorFile& file,
   return model;
 }
 
-Model make_model(const TensorFile& file, const data::DataSetInfo* rows) {
+Model make_model(const TensorFile& file, const data::DataSetInfo* rows, bool may_lack_head) {
   const ByName tensors = by_name(file);
-  nn::ResNetSpec spec = deduce(tensors);
+  nn::ResNetSpec spec = deduce(tensors, may_lack_head);
   Model model = describe_input(spec, file, rows);
   spec.height = model.about.input.height;
   spec.width = model.about.input.width;
@@ -115,6 +115,7 @@ Model make_model(const TensorFile& file, const data::DataSetInfo* rows) {
   for (const nn::Slice& slice : nn::arena_layout(model.about.network, [](const nn::Tensor& one) {
                                   return one.count();
                                 }).slices) {
+    if (!tensors.contains(slice.tensor.name)) continue;  // the last layer's
     Weight weight{slice.tensor, values_of(*tensors.at(slice.tensor.name))};
     require_finite(weight);
     model.weights.push_back(std::move(weight));
@@ -163,20 +164,21 @@ bool is_weights_file(const std::filesystem::path& path) {
          looks_like_onnx(begin) || find_format(path) != nullptr;
 }
 
-ModelOfFile read_weights(const std::filesystem::path& path, const data::DataSetInfo* rows) {
+ModelOfFile read_weights(const std::filesystem::path& path, const data::DataSetInfo* rows,
+                         bool may_lack_head) {
   const TensorFile file = open_tensor_file(path);
-  Model model = in_file(path, [&] { return make_model(file, rows); });
+  Model model = in_file(path, [&] { return make_model(file, rows, may_lack_head); });
   judge(model.about, path);
   return {std::move(model), file.format};
 }
 
 Model load_any(const std::filesystem::path& path, const DescribeOld& describe_old,
-               backend::Part part, const data::DataSetInfo* rows) {
+               backend::Part part, const data::DataSetInfo* rows, bool may_lack_head) {
   if (!is_weights_file(path)) return load(path, describe_old, part);
   require(
       part == backend::Part::weights,
       fmt::format("{}: holds no average of the weights: only a checkpoint does", path.string()));
-  return read_weights(path, rows).model;
+  return read_weights(path, rows, may_lack_head).model;
 }
 
 }  // namespace lockstep::model

@@ -46,9 +46,10 @@ bool counts_batches(const std::string& name);
 /// twice.
 ByName by_name(const TensorFile& file);
 
-/// The ResNet that has exactly these tensors, with the usual input. Throws InputError naming the
-/// one that is most alike, and the first tensor that differs.
-nn::ResNetSpec deduce(const ByName& tensors);
+/// The ResNet that has exactly these tensors, or with `may_lack_head` all but the last layer's,
+/// with the usual input. Throws InputError naming the one that is most alike, and the first tensor
+/// that differs.
+nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head);
 
 /// A network with its weights as an ONNX file of operator set 13 and IR version 7, which also older
 /// readers take (github.com/onnx/onnx, onnx.proto and docs/Operators.md). N, the number of images,

@@ -6,14 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/backend/parameters.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/comm/control.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/data_set_info.hpp"
 #include "lockstep/model/checkpoint.hpp"
-#include "lockstep/model/model.hpp"
-#include "lockstep/nn/network.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 
 namespace lockstep::train {
@@ -56,22 +53,5 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
 /// empty. `steps_per_epoch`: of this start. Pure.
 std::string say_rate_jump(const ResumePoint& point, const config::Config& now,
                           std::uint64_t steps_per_epoch);
-
-/// What a run begins with, from the file config.init; with head = new, or auto for other classes,
-/// all but the last layer. Throws InputError naming the file when it cannot be read, holds another
-/// network or values that are not finite, or its last layer is to be kept and has other classes.
-struct FirstWeights {
-  std::string path;
-  model::Model model;
-  bool keeps_head = false;
-};
-FirstWeights read_first_weights(const config::Config& config, const data::DataSetInfo& input,
-                                const nn::Network& network);
-
-/// Fills the weights of a run that begins, and the average, with those; a layer that is not read
-/// stays as it is. Throws as read_first_weights(). `is_root`: this rank says what
-/// was read. Each rank reads the file; an audit finds ranks that read different ones.
-void begin_with_weights(const config::Config& config, const data::DataSetInfo& input,
-                        const nn::Network& network, backend::Parameters& parameters, bool is_root);
 
 }  // namespace lockstep::train

@@ -88,23 +88,25 @@ void report(const char* name, const Figures& figures, double formula) {
 }
 
 /// Starts MPI. Under srun, a message that reaches a rank still in MPI_Init makes it crash (see
-/// World), so the ranks first meet over TCP.
-std::unique_ptr<comm::World> start(int& argc, char**& argv) {
+/// World), so the ranks first meet over TCP. `met` must outlive what they do: to the others the end
+/// of its connections would look like that of this process.
+std::unique_ptr<comm::World> start(int& argc, char**& argv,
+                                   std::optional<comm::ControlPlane>& met) {
   const cluster::EnvLookup env = cluster::process_environment();
   const cluster::RankInfo self = cluster::identify(env, std::nullopt);
   const auto place = cluster::meeting_place(env, self);  // MPI's start changes the environment
   return std::make_unique<comm::World>(argc, argv, [&] {
-    if (place)
-      comm::ControlPlane(comm::meet_over_tcp(*place, self, {}), 60)
-          .control()
-          .barrier("start of MPI");
+    if (!place) return;
+    met.emplace(comm::meet_over_tcp(*place, self, {}), 60);
+    met->control().barrier("start of MPI");
   });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::unique_ptr<comm::World> world = start(argc, argv);
+  std::optional<comm::ControlPlane> met;
+  const std::unique_ptr<comm::World> world = start(argc, argv, met);
   const double megabytes = argc > 1 ? std::atof(argv[1]) : 25;
   const double bucket_megabytes = argc > 2 ? std::atof(argv[2]) : 25;
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 7;

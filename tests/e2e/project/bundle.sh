@@ -8,7 +8,7 @@ source "$repo/tests/support/e2e.bash"
 unset XDG_CACHE_HOME  # a bundle has its own rules for caches
 
 build=$(dirname "$LOCKSTEP")
-name='a bundle trains on 2 ranks in a root folder with only glibc, gzip and coreutils'
+name='a bundle trains on 2 ranks in a root folder with only glibc, gzip, tar and coreutils'
 if ! unshare --mount --pid --fork --kill-child true 2>/dev/null; then
   echo "SKIP $name: this container may not create namespaces"
   exit 0
@@ -23,8 +23,8 @@ verdict $? 'a bundle is at most 60,000,000 bytes'
 mkdir -p root/{dev,proc,tmp,work,bin,etc,lib64,lib/x86_64-linux-gnu}
 mv packed root/bundle
 cp -L /bin/sh root/bin/
-# The commands that unpack the one packed library and ask for glibc's version, and their libraries.
-for command in gzip mkdir mktemp mv chmod rm id ls sha256sum getconf; do
+# The commands that unpack libraries and ask for glibc's version, and their libraries.
+for command in gzip tar mkdir mktemp mv chmod rm id ls sha256sum getconf; do
   cp -L "$(command -v $command)" root/bin/
   while read -r library; do cp -Ln "$library" root/lib/x86_64-linux-gnu/; done \
     < <(ldd "$(command -v $command)" | awk '$2 == "=>" { print $3 }')
@@ -68,32 +68,32 @@ inside /bundle/lockstep topo
 says 'no CUDA device: '
 verdict $? 'a bundle without a driver says why there is no CUDA device'
 
-# If the folder is read-only, the library is unpacked elsewhere, and later starts find it there.
-rm -f root/bundle/lib/libdnnl.so.2
+# If the folder is read-only, they are unpacked elsewhere, and later starts find it there.
+rm -rf root/bundle/lib/unpacked
 sed -i 's|^exec chroot|mount --bind root/bundle root/bundle; mount -o remount,bind,ro root/bundle; exec chroot|' enter.sh
 inside HOME=/work /bundle/lockstep topo '&&' \
   HOME=/bundle TMPDIR=/tmp /bundle/lockstep topo
-says '^no CUDA device: ' && [[ ! -e root/bundle/lib/libdnnl.so.2 ]] &&
-  compgen -G 'root/work/.cache/lockstep-*/libdnnl.so.2' &&
-  compgen -G 'root/tmp/lockstep-*/libdnnl.so.2'
+says '^no CUDA device: ' && [[ ! -e root/bundle/lib/unpacked ]] &&
+  compgen -G 'root/work/.cache/lockstep-*/unpacked/libdnnl.so.2' &&
+  compgen -G 'root/tmp/lockstep-*/unpacked/libdnnl.so.2'
 verdict $? 'a read-only bundle unpacks into a cache, or else into TMPDIR'
 
 # Only the library itself is used from there, and only if no one else can write to the folder.
 cached=$(compgen -G 'root/work/.cache/lockstep-*')
-echo 'no library' >"$cached/libdnnl.so.2"
+echo 'no library' >"$cached/unpacked/libdnnl.so.2"
 inside HOME=/work /bundle/lockstep topo
-says '^no CUDA device: ' && [[ $(wc -c <"$cached/libdnnl.so.2") -gt 1000000 ]]
+says '^no CUDA device: ' && [[ $(wc -c <"$cached/unpacked/libdnnl.so.2") -gt 1000000 ]]
 verdict $? 'a cached library with another checksum is unpacked again'
 chmod 770 "$cached"
 rm -rf root/tmp/lockstep-*
 ln -s /work/elsewhere "root/tmp/$(basename "$cached")-root"
-mkdir -p root/work/elsewhere && cp "$cached/libdnnl.so.2" root/work/elsewhere/
+mkdir -p root/work/elsewhere && cp "$cached/unpacked/libdnnl.so.2" root/work/elsewhere/
 inside HOME=/work USER=root TMPDIR=/tmp /bundle/lockstep topo
-[[ $status != 0 ]] && says '^error: libdnnl.so.2 could not be unpacked'
+[[ $status != 0 ]] && says '^error: the libraries could not be unpacked'
 verdict $? 'a cache folder that others can write to, or that is a link, is not used'
 rm "root/tmp/$(basename "$cached")-root"
 
 sed -i 's|; exec chroot|; mount -t tmpfs -o ro none root/tmp; exec chroot|' enter.sh
 inside HOME=/bundle TMPDIR=/tmp /bundle/lockstep topo
-[[ $status != 0 ]] && says '^error: libdnnl.so.2 could not be unpacked'
+[[ $status != 0 ]] && says '^error: the libraries could not be unpacked'
 verdict $? 'a bundle that finds no place to unpack says so'

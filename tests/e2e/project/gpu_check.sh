@@ -9,7 +9,7 @@ source "$repo/tests/support/e2e.bash"
 mkdir -p bundle/bin bundle/share
 cp "$repo/tests/gpu/gpu-check" bundle/
 cp "$repo"/tests/gpu/*.bash bundle/share/
-: >bundle/env.sh
+echo libraries= >bundle/env.sh
 echo 'bundle of some-commit' >bundle/made
 # mpirun --oversubscribe --bind-to none -np N PROGRAM ...
 printf '%s\n' '#!/bin/sh' 'shift 5' 'exec "$@"' >bundle/mpirun

@@ -8,7 +8,8 @@ pack_small
 
 # Ten full steps an epoch and an uneven eleventh of 10 rows.
 plain=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 24 --threads 1
-  --data.keep-last --data.flip --optim.lr 0.05 --checkpoint.every-steps 3)
+  --data.keep-last --data.flip --optim.lr 0.05 --checkpoint.every-steps 3
+  --checkpoint.background false)
 train=("${plain[@]}" --optim.ema 0.9 --optim.clip-norm 2 --optim.rule lars --optim.trust 0.5)
 step_file() { echo "$1/checkpoints/step-$(printf %08d "$2").h5"; }  # step_file RUN STEP
 

@@ -6,7 +6,8 @@
 source "$(dirname "$0")/../../support/e2e.bash"
 pack_small 130  # 8 steps an epoch
 train=("$LOCKSTEP" train --data.train small/train --data.val small/val --batch 16 --epochs 2
-  --threads 1 --comm.bucket-mb 0.1 --checkpoint.every-steps 4 --checkpoint.keep 20)
+  --threads 1 --comm.bucket-mb 0.1 --checkpoint.every-steps 4 --checkpoint.keep 20
+  --checkpoint.background false)
 last=checkpoints/step-00000016.h5
 run ranks 2 "${train[@]}" --out exact
 tensors exact/$last >exact.tensors || stop_here "$said"

@@ -24,6 +24,9 @@ std::string join(std::span<const int> list, std::string_view between);
 std::string join(std::span<const float> list, std::string_view between);
 std::string join(std::span<const double> list, std::string_view between);
 
+/// The names of a list "a,b".
+std::vector<std::string> listed(const std::string& list);
+
 /// "1 rank", "2 ranks", "3 classes", "4 batches": for nouns whose plural ends with s.
 std::string counted(std::size_t count, std::string_view noun);
 

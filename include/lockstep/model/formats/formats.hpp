@@ -60,15 +60,16 @@ struct ModelOfFile {
 /// `state_dict` or `model`; of an ONNX file, the constants of layers are read. Halves and doubles
 /// become floats. The network is the ResNet that has these tensors. What the file does not say
 /// about its input is that of `rows`, or else what is usual for the network, with neither class
-/// names nor mean and deviation. No allocation is larger than twice the file, but for some
+/// names nor mean and deviation. With `may_lack_head` it may be without its last layer: then the
+/// model has no weights of one. No allocation is larger than twice the file, but for some
 /// megabytes. Throws InputError naming the file and the tensor when it is damaged, holds another
 /// network, or a value is not finite.
-ModelOfFile read_weights(const std::filesystem::path& path,
-                         const data::DataSetInfo* rows = nullptr);
+ModelOfFile read_weights(const std::filesystem::path& path, const data::DataSetInfo* rows = nullptr,
+                         bool may_lack_head = false);
 
 /// load() of a checkpoint, or read_weights(). InputError for Part::average of another file.
 Model load_any(const std::filesystem::path& path, const DescribeOld& describe_old = nullptr,
-               backend::Part part = backend::Part::weights,
-               const data::DataSetInfo* rows = nullptr);
+               backend::Part part = backend::Part::weights, const data::DataSetInfo* rows = nullptr,
+               bool may_lack_head = false);
 
 }  // namespace lockstep::model
