@@ -168,9 +168,9 @@ TEST_CASE("tensors of another network are an error that names one of them", "[fo
   CHECK(reading.refusal(file_of(some)) ==
         begin + "tensor 'conv1.weight' is [16, 3, 5, 5] there and [16, 3, 3, 3] here");
   some = tensors;
-  for (nn::Tensor& tensor : some) tensor.name = "backbone." + tensor.name;
+  for (nn::Tensor& tensor : some) tensor.name = "trunk." + tensor.name;
   CHECK_THAT(reading.refusal(file_of(some)),
-             Contains("it has no tensor 'conv1.weight'; its names begin with 'backbone.': save it "
+             Contains("it has no tensor 'conv1.weight'; its names begin with 'trunk.': save it "
                       "without that"));
   CHECK(reading.refusal(safetensors_file("{}", "")) == "it has no tensors");
 }
