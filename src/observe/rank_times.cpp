@@ -161,11 +161,14 @@ void StragglerWatch::tell_data(const std::vector<StepTimes>& ranks, std::uint64_
 }
 
 void StragglerWatch::tell_late(const std::vector<StepTimes>& ranks, std::uint64_t steps) {
-  const std::vector<std::string> before = std::exchange(told_, {});
+  constexpr int remembered = 11;  // windows: this one, and ten in which it is on time
+  for (auto& [who, windows] : told_) --windows;
+  std::erase_if(told_, [](const auto& one) { return one.second == 0; });
   for (const Straggler& one : find_stragglers(ranks, share)) {
-    const std::string& who = told_.emplace_back(names_[one.rank]);
-    // Said once while it lasts.
-    if (std::find(before.begin(), before.end(), who) != before.end()) continue;
+    const std::string& who = names_[one.rank];
+    const bool told = told_.contains(who);
+    told_[who] = remembered;
+    if (told) continue;
     const double step_ms = usual_step_ms(ranks);
     log::warn(fmt::format(
         "{} is late: over {} steps it kept the others waiting for {:.1f} ms a step ({:.0f} % of "

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -39,7 +40,9 @@ struct DataLimit {
 std::optional<DataLimit> find_data_limit(const std::vector<StepTimes>& mean_times, double share);
 
 /// Judges the ranks' work, window by window, and warns which rank is late, on which node and in
-/// which phase, and whether data limits all ranks. What lasts is said once. Only rank 0 has one.
+/// which phase, and whether data limits all ranks. What lasts is said once: a rank that comes and
+/// goes at the limit is named again only after some windows in which it was on time. Only rank 0
+/// has one.
 /// **Thread safety:** none; the main thread uses it.
 class StragglerWatch {
  public:
@@ -56,8 +59,8 @@ class StragglerWatch {
 
   std::vector<std::string> names_;
   std::string data_;
-  std::vector<std::string> told_;  ///< the ranks that were late in the last window
-  bool told_data_ = false;         ///< data was the limit in the last window
+  std::map<std::string, int> told_;  ///< ranks that were late, and windows until they are forgotten
+  bool told_data_ = false;           ///< data was the limit in the last window
 };
 
 /// How every rank spends its steps. Each rank adds up its own times; rank 0 gathers the

@@ -1,8 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/observe/rank_times.hpp"
+#include "tests/support/written_to.hpp"
 
 using namespace lockstep;
+using lockstep::test::written_to;
 using namespace lockstep::observe;
 
 namespace {
@@ -67,4 +69,20 @@ TEST_CASE("a slow node's ranks are all named, unless they are a majority", "[str
   REQUIRE(found.size() == 2);
   CHECK(found[0].rank == 2);
   CHECK(found[1].rank == 3);
+}
+
+TEST_CASE("a rank that is late now and then is named once, and again after a while on time",
+          "[stragglers]") {
+  StragglerWatch watch({"rank 0 on n", "rank 1 on n", "rank 2 on n"}, "set");
+  std::vector<StepTimes> on_time(3, usual_times()), late = on_time;
+  late[1].backward_ms += 60;
+  const auto said = [&](const std::vector<StepTimes>& ranks) {
+    const std::string heard = written_to(STDERR_FILENO, [&] { watch.judge(ranks, 50); });
+    return heard.find("rank 1 on n is late") != heard.npos;
+  };
+  CHECK(said(late));
+  for (int window = 0; window < 9; ++window) CHECK_FALSE(said(on_time));
+  CHECK_FALSE(said(late));
+  for (int window = 0; window < 10; ++window) CHECK_FALSE(said(on_time));
+  CHECK(said(late));
 }
