@@ -11,10 +11,10 @@
 # the programs need. The folder may be moved and may be read-only.
 set -euo pipefail
 shopt -s nullglob
+(($# == 2)) || { echo 'usage: jobs/bundle.sh BUILD FOLDER' >&2; exit 2; }
+build=$(realpath "$1") folder=$(realpath -m "$2")  # as seen from where it is called
 cd "$(dirname "$0")/.."
 
-(($# == 2)) || { echo 'usage: jobs/bundle.sh BUILD FOLDER' >&2; exit 2; }
-build=$1 folder=$2
 new=$folder.new
 rm -rf "$new"
 mkdir -p "$new"/{bin,lib/openmpi,lib/pmix,share/openmpi,etc}

@@ -56,7 +56,7 @@ Descriptor listen_at(const std::string& host, std::uint16_t port) {
 
 std::uint16_t port_of(const Descriptor& socket) {
   Address address;
-  ::getsockname(socket.get(), address.get(), &address.size);
+  check(::getsockname(socket.get(), address.get(), &address.size) == 0, "getsockname");
   return ntohs(
       reinterpret_cast<const sockaddr_in&>(address.bytes).sin_port);  // or sin6_port's place
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -94,9 +95,12 @@ bool begins_one_hot(hid_t file, const StoredSet& set);
 /// caller holds an h5::Session.
 ExternalLabels read_labels(hid_t file, const ChosenSets& sets, const ExternalSpec& spec);
 
-/// Rows [first, first + count) of labels that are numbers. Throws InputError naming file and set.
-void read_reals(const h5::Data& data, const std::filesystem::path& path, const StoredSet& set,
-                hsize_t first, hsize_t count, std::vector<double>& numbers);
+/// How many numbers a row of labels has.
+std::size_t columns_of(const StoredSet& labels);
+/// Reads labels that are numbers, a piece at a time. `take` gets each row's number and its numbers,
+/// and says whether to continue. Throws InputError naming file and set.
+void read_each_row(const h5::Data& data, const ChosenSets& sets,
+                   const std::function<bool(hsize_t row, std::span<const double> numbers)>& take);
 
 /// The place of the only 1 among zeros.
 std::optional<std::size_t> only_one(std::span<const double> row);

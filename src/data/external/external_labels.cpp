@@ -95,25 +95,20 @@ bool has_no_sign(const h5::Data& data) {
 }
 
 /// False at a row that is not one-hot. REQUIRES: a matrix.
-bool read_one_hot(const h5::Data& data, const std::filesystem::path& path, const StoredSet& set,
-                  bool must_be, std::vector<std::int32_t>& labels) {
-  constexpr hsize_t block_values = 1 << 20;
-  const std::size_t classes = set.shape[1];
-  const hsize_t block = std::max<hsize_t>(1, block_values / classes);
-  std::vector<double> values;
-  for (hsize_t first = 0; first < set.shape[0]; first += block) {
-    read_reals(data, path, set, first, std::min(block, set.shape[0] - first), values);
-    for (std::size_t at = 0; at < values.size(); at += classes) {
-      const auto label = only_one(std::span(values).subspan(at, classes));
-      if (!label && !must_be) return false;
-      if (!label)
-        h5::refuse(path, fmt::format("row {} of {} is not one-hot (one number is 1, the others 0), "
-                                     "as data.task = classes needs it",
-                                     first + at / classes, shape_text(set)));
-      labels.push_back(static_cast<std::int32_t>(*label));
-    }
-  }
-  return true;
+bool read_one_hot(const h5::Data& data, const ChosenSets& sets, bool must_be,
+                  std::vector<std::int32_t>& labels) {
+  bool all = true;
+  read_each_row(data, sets, [&](hsize_t row, std::span<const double> numbers) {
+    const auto label = only_one(numbers);
+    if (!label && must_be)
+      h5::refuse(sets.labels_path,
+                 fmt::format("row {} of {} is not one-hot (one number is 1, the others 0), as "
+                             "data.task = classes needs it",
+                             row, shape_text(sets.labels)));
+    if (label) labels.push_back(static_cast<std::int32_t>(*label));
+    return all = label.has_value();
+  });
+  return all;
 }
 
 void read_whole_numbers(const h5::Data& data, const ChosenSets& sets,
@@ -135,9 +130,23 @@ void read_whole_numbers(const h5::Data& data, const ChosenSets& sets,
 
 }  // namespace
 
-void read_reals(const h5::Data& data, const std::filesystem::path& path, const StoredSet& set,
-                hsize_t first, hsize_t count, std::vector<double>& numbers) {
-  read_rows(data, path, set, first, count, numbers);
+std::size_t columns_of(const StoredSet& labels) {
+  return may_be_one_hot(labels, labels.shape[0]) ? labels.shape[1] : 1;
+}
+
+void read_each_row(const h5::Data& data, const ChosenSets& sets,
+                   const std::function<bool(hsize_t row, std::span<const double> numbers)>& take) {
+  constexpr hsize_t block_values = 1 << 20;
+  const StoredSet& set = sets.labels;
+  const std::size_t columns = columns_of(set);
+  const hsize_t rows = set.shape[0], block = std::max<hsize_t>(1, block_values / columns);
+  std::vector<double> numbers;
+  for (hsize_t first = 0; first < rows; first += block) {
+    read_rows(data, sets.labels_path, set, first, std::min(block, rows - first), numbers);
+    for (std::size_t at = 0; at < numbers.size(); at += columns)
+      if (!take(first + at / columns, std::span<const double>(numbers).subspan(at, columns)))
+        return;
+  }
 }
 
 std::optional<std::size_t> only_one(std::span<const double> row) {
@@ -182,13 +191,13 @@ ExternalLabels read_labels(hid_t file, const ChosenSets& sets, const ExternalSpe
     read_texts(item, path, set, read);
   } else if (of_classes && !may_be_one_hot(set, set.shape[0])) {
     read_whole_numbers(data, sets, read.labels);
-    if (sets.is_guess) require_repeated(path, set, read.labels);
-  } else if (of_classes && read_one_hot(data, path, set, spec.task.has_value(), read.labels)) {
+  } else if (of_classes && read_one_hot(data, sets, spec.task.has_value(), read.labels)) {
     read.classes = set.shape[1];
   } else {
     read.wanted = read_wanted(data, sets, spec);
     read.labels.assign(set.shape[0], 0);
   }
+  if (sets.is_guess && !set.texts) require_repeated(path, set, read.labels);
   if (read.wanted.task() == Task::classes && spec.unknown != UnknownLabels::none)
     h5::refuse(path, fmt::format("data.unknown = {} is about labels that are 0 or 1, and values; "
                                  "the labels of {} are classes",

@@ -18,6 +18,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
+#include "lockstep/base/http.hpp"
 
 namespace lockstep::tcp {
 namespace {
@@ -65,15 +66,6 @@ Socket open_socket(int family) {
   return Socket(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-/// The port that the kernel chose.
-std::uint16_t port_of(int handle) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  check(getsockname(handle, reinterpret_cast<sockaddr*>(&address), &size) == 0, "getsockname");
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
-}
-
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
 Addresses look_up(const std::string& host, std::uint16_t port, int flags) {
@@ -102,7 +94,7 @@ Listener listen_on(std::span<const std::uint16_t> ports) {
       if (!socket) break;  // this kernel has no such family
       set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
       if (!bind_to(socket.get(), family, port) || listen(socket.get(), SOMAXCONN) != 0) continue;
-      const std::uint16_t taken = port_of(socket.get());
+      const std::uint16_t taken = port_of(socket);
       return {std::move(socket), taken};
     }
   }

@@ -102,15 +102,14 @@ void require_sound(const model::Model& model, const nn::Network& network, const 
 }
 
 /// That a run's own weights of this tensor stay.
-bool stays_new(const FirstWeights& first, const nn::Network& network, const nn::Tensor& tensor) {
+bool stays_new(const FirstWeights& first, const nn::Tensor& tensor) {
   return (!first.keeps_head && nn::in_head(tensor.role)) ||
-         (first.channels && first.channels->empty() &&
-          tensor.name == nn::tensors(network).front().name);
+         (first.channels && first.channels->empty() && tensor.name == first.filters);
 }
 
 /// Throws InputError where weights of this model cannot be those of `network`.
 void require_fit(const FirstWeights& first, const nn::Network& network) {
-  const auto& [path, model, keeps_head, channels] = first;
+  const auto& [path, model, keeps_head, channels, filters] = first;
   const nn::Network& there = model.about.network;
   require(there.name == network.name,
           fmt::format("{}: holds a {}, but the model is {}: give --model {}", path, there.name,
@@ -122,7 +121,7 @@ void require_fit(const FirstWeights& first, const nn::Network& network) {
                       "the last layer",
                       path, there.classes, network.classes));
   for (const nn::Tensor& tensor : nn::tensors(network))
-    require(stays_new(first, network, tensor) || find_weight(model, tensor) != nullptr,
+    require(stays_new(first, tensor) || find_weight(model, tensor) != nullptr,
             fmt::format("{}: a {} of another form: no tensor '{}' of this shape", path, there.name,
                         tensor.name));
   require_sound(model, network, path);
@@ -199,9 +198,9 @@ FirstWeights read_first_weights(const config::Config& config, const data::DataSe
                          : config.head == config::HeadChoice::keep;
   first.channels = choose_channels(config.init_channels, first.model.about.input.channels,
                                    input.channels, first.path);
-  const std::string filters = nn::tensors(network).front().name;
+  first.filters = nn::tensors(network).front().name;
   for (model::Weight& weight : first.model.weights)
-    if (first.channels && !first.channels->empty() && weight.tensor.name == filters)
+    if (first.channels && !first.channels->empty() && weight.tensor.name == first.filters)
       adapt_channels(weight, *first.channels);
   require_fit(first, network);
   return first;
@@ -210,10 +209,10 @@ FirstWeights read_first_weights(const config::Config& config, const data::DataSe
 void begin_with_weights(const config::Config& config, const data::DataSetInfo& input,
                         const nn::Network& network, backend::Parameters& parameters, bool is_root) {
   const FirstWeights first = read_first_weights(config, input, network);
-  const auto& [path, model, keeps_head, channels] = first;
+  const auto& [path, model, keeps_head, channels, filters] = first;
   const auto& slices = parameters.layout().slices;
   for (std::size_t i = 0; i < slices.size(); ++i)
-    if (!stays_new(first, network, slices[i].tensor))
+    if (!stays_new(first, slices[i].tensor))
       parameters.import_slice(backend::Part::weights, i,
                               in_deviations_of(input, model, slices[i].tensor));
   if (parameters.has_average()) parameters.start_average();

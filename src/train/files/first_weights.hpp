@@ -24,6 +24,7 @@ struct FirstWeights {
   /// For each channel of the data set the file's channel whose filters it begins with, or the mean
   /// of all, where that is -1; empty: new ones.
   std::optional<std::vector<int>> channels = std::nullopt;  ///< nullopt: as they are
+  std::string filters = {};                                 ///< the first convolution's name
 };
 FirstWeights read_first_weights(const config::Config& config, const data::DataSetInfo& input,
                                 const nn::Network& network);

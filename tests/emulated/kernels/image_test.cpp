@@ -11,6 +11,25 @@ using namespace lockstep;
 using namespace lockstep::cuda;
 using namespace lockstep::test;
 
+namespace {
+
+/// The first convolution of a test, of every second pixel of an odd number.
+Fold fold_of_squares(std::size_t side, int channels, int padded) {
+  const auto pixels = static_cast<int>(side);
+  return {.outputs = 1,
+          .kernel = 3,
+          .stride = 2,
+          .padding = 1,
+          .out_height = (pixels + 1) / 2,
+          .out_width = (pixels + 1) / 2,
+          .height = pixels,
+          .width = pixels,
+          .channels = channels,
+          .padded = padded};
+}
+
+}  // namespace
+
 TEST_CASE("images are normalised and padded to four channels with zeros, every storage",
           "[kernel]") {
   for (const Storage storage : all_storages)
@@ -84,16 +103,7 @@ TEST_CASE("elements that stand for no data become 0, plain and folded", "[kernel
       values[i] = missing ? none : bytes[i];
       entered.push_back(missing ? 0 : (values[i] - mean[i % channels]) * inverse[i % channels]);
     }
-    const Fold fold{.outputs = 1,
-                    .kernel = 3,
-                    .stride = 2,
-                    .padding = 1,
-                    .out_height = 5,
-                    .out_width = 5,
-                    .height = side,
-                    .width = side,
-                    .channels = channels,
-                    .padded = 8};
+    const Fold fold = fold_of_squares(side, channels, 8);
     const std::size_t folded =
         fold.folded_pixels() * static_cast<std::size_t>(fold.folded_channels());
     const auto made = [&](const ImageInput& in, std::optional<data::Element> element) {
@@ -150,16 +160,7 @@ TEST_CASE("every element is normalised by subtraction and 1 / deviation, plain a
         const int padded = (channels + 3) / 4 * 4;
         const ImageInput in{stored, pixels, channels, padded, mean.data(), inverse.data()},
             floats{entered.data(), pixels, channels, padded, nullptr, nullptr};
-        const Fold fold{.outputs = 1,
-                        .kernel = 3,
-                        .stride = 2,
-                        .padding = 1,
-                        .out_height = 5,
-                        .out_width = 5,
-                        .height = side,
-                        .width = side,
-                        .channels = channels,
-                        .padded = padded};
+        const Fold fold = fold_of_squares(side, channels, padded);
         const std::size_t folded =
             images * fold.folded_pixels() * static_cast<std::size_t>(fold.folded_channels());
         const auto made = [&](bool elements) {
