@@ -111,8 +111,10 @@ void enter(const std::shared_ptr<Part>& part) {
   round[static_cast<std::size_t>(comm.rank)] = part;
 }
 
-/// The first work in a part's stream, if that waits for other ranks.
+/// The first work in a part's stream, if that waits for other ranks. A rank that has ended took its
+/// stream away: nothing waits there.
 Launch* front_of(const Part& part) {
+  if (!gpus().streams.contains(part.stream)) return nullptr;
   const auto& queue = part.stream->queue;
   return queue.empty() ? nullptr : dynamic_cast<Launch*>(queue.front().with.get());
 }
