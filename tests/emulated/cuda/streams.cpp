@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
@@ -84,8 +85,11 @@ void finish(cudaStream_t stream) {
 }
 
 void finish_all() {
-  for (const cudaStream_t stream : std::set<cudaStream_t>(gpus().streams))
-    if (stream->device == device_of_thread()) finish(stream);
+  // Waiting lets other ranks in, which may take their own streams away.
+  std::vector<cudaStream_t> own;
+  for (const cudaStream_t stream : gpus().streams)
+    if (stream->device == device_of_thread()) own.push_back(stream);
+  for (const cudaStream_t stream : own) finish(stream);
 }
 
 void run_until(const std::function<bool()>& done, bool wait) {
