@@ -7,6 +7,7 @@
 #include "lockstep/backend/backend.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "lockstep/backend/timed_tape.hpp"
@@ -109,6 +110,22 @@ Metrics& Metrics::operator+=(const Metrics& more) {
   top5 += more.top5;
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more.sums[i];
   return *this;
+}
+
+Metrics in_any_order(Metrics metrics) {
+  constexpr double per_unit = 1 << 24;
+  const auto round = [](double& value) { value = std::nearbyint(value * per_unit) / per_unit; };
+  round(metrics.loss);
+  std::ranges::for_each(metrics.sums, round);
+  return metrics;
+}
+
+std::string without_threads(const std::string& description) {
+  const std::size_t end = description.find(" thread");
+  const std::size_t begin = description.rfind(", ", end);
+  if (end == std::string::npos || begin == std::string::npos) return description;
+  return description.substr(0, begin) +
+         description.substr(std::min(description.find(',', end), description.size()));
 }
 
 void Backend::require_fit(const nn::Network& network, const ProgramSpec& spec) {

@@ -49,24 +49,34 @@ std::string toml_value(const ConfigKey& key, const Config& config) {
   return '[' + spaced + ']';
 }
 
+/// How a batch is shared, in words.
+std::string say_sharers(const Config& config, int replicas) {
+  return counted(sharers(config, replicas), config.shards > 0 ? "shard" : "rank");
+}
+std::string say_micro_batches(const Config& config, int replicas) {
+  if (config.shards > 0) return fmt::format("shards = {}", config.shards);
+  return fmt::format("ranks x accumulate = {} x {} = {}", replicas, config.accumulate,
+                     sharers(config, replicas) * config.accumulate);
+}
+
 void resolve_batch(Config& config, int replicas) {
-  const auto ranks = static_cast<std::size_t>(replicas);
+  const std::size_t ranks = sharers(config, replicas);
   if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 128;
   if (config.batch_per_rank != 0) {
     const std::size_t wanted = config.batch_per_rank * ranks;
     require(config.batch == 0 || config.batch == wanted,
             fmt::format("batch = {} and batch-per-rank = {} contradict each other: {} of {} make "
                         "{}; give one of the two",
-                        config.batch, config.batch_per_rank, counted(ranks, "rank"),
+                        config.batch, config.batch_per_rank, say_sharers(config, replicas),
                         counted(config.batch_per_rank, "row"), wanted));
     config.batch = wanted;
     config.batch_per_rank = 0;
   }
   const std::size_t parts = ranks * config.accumulate;
   require(config.batch >= parts,
-          fmt::format("batch = {} cannot be shared: each of ranks x accumulate = {} x {} = {} "
-                      "micro-batches needs at least one row",
-                      config.batch, replicas, config.accumulate, parts));
+          fmt::format("batch = {} cannot be shared: each of {} micro-batches needs at least one "
+                      "row",
+                      config.batch, say_micro_batches(config, replicas)));
 }
 
 /// What a GPU can be asked for together.
@@ -193,6 +203,33 @@ void check_norm_ranks(const Config& config, int replicas) {
   leave_out(config.sync.gossip, "sync.gossip = true");
 }
 
+void check_shards(const Config& config, int replicas) {
+  if (config.shards == 0) return;
+  const std::string asked = fmt::format("shards = {}", config.shards);
+  require(config.shards >= static_cast<std::size_t>(replicas),
+          fmt::format("{}, but {} ranks were started: each needs a shard; start fewer", asked,
+                      replicas));
+  const auto leave_out = [&](bool is, const std::string& other, const char* why) {
+    require(!is, fmt::format("{} and {} do not fit together: {}; leave one of them out", asked,
+                             other, why));
+  };
+  leave_out(config.accumulate > 1, fmt::format("accumulate = {}", config.accumulate),
+            "more shards are that");
+  leave_out(config.comm.wire != Wire::fp32,
+            fmt::format("comm.wire = {}", choice_name(config.comm.wire)),
+            "what is rounded on its way depends on the ranks");
+  leave_out(config.comm.power_sgd > 0, fmt::format("comm.power-sgd = {}", config.comm.power_sgd),
+            "each rank's gradients become products");
+  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
+            "the ranks' weights differ");
+  leave_out(config.sync.gossip, "sync.gossip = true", "the ranks' weights differ");
+  leave_out(config.model_options.norm_ranks > 1,
+            fmt::format("model-options.norm-ranks = {}", config.model_options.norm_ranks),
+            "larger shards share statistics");
+  leave_out(config.data.shuffle == data::Shuffle::node, "data.shuffle = node",
+            "its order depends on the nodes");
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -316,6 +353,7 @@ void resolve(Config& config, int replicas) {
   check_sync(config, replicas);
   check_gossip(config, replicas);
   check_norm_ranks(config, replicas);
+  check_shards(config, replicas);
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);
@@ -336,12 +374,11 @@ std::string why_steps_differ(const Config& config, int replicas) {
         "graph = true repeats one step's work, and with {} steps are not alike: leave one of them "
         "out",
         key);
-  const std::size_t parts = static_cast<std::size_t>(replicas) * config.accumulate;
-  if (config.batch % parts == 0) return "";
+  if (config.batch % (sharers(config, replicas) * config.accumulate) == 0) return "";
   return fmt::format(
-      "graph = true repeats micro-batches of one size, and batch = {} does not divide among ranks "
-      "x accumulate = {} x {} = {} of them",
-      config.batch, replicas, config.accumulate, parts);
+      "graph = true repeats micro-batches of one size, and batch = {} does not divide among {} of "
+      "them",
+      config.batch, say_micro_batches(config, replicas));
 }
 
 std::vector<std::string> differences(const Config& before, const Config& now) {

@@ -11,8 +11,11 @@
 #include "reduce/bucket_exchange.hpp"
 #include "reduce/narrow.hpp"
 #include "reduce/power_sgd.hpp"
+#include "reduce/shard_exchange.hpp"
 
 namespace lockstep::reduce {
+
+void Exchange::keep() { throw Error("this exchange adds no shards"); }
 
 SavedState::SavedState(const ExchangeState& texts, const ExchangeState& parts)
     : read_([&texts](const std::string& name) { return texts.at(name); }),
@@ -76,11 +79,11 @@ std::string load_state(Exchange& exchange, const std::string& saved_by, const Sa
 
 namespace {
 
-/// What bytes depend on.
-struct Sizes {
-  std::size_t numbers = 0, world = 1;
+/// What the bytes of a saved state depend on.
+struct SavedSizes {
+  std::size_t numbers = 0;
   std::size_t trained = 2;  ///< vectors that steps change: weights, momentum, and so on
-  bool second_moments = false, outer = false;
+  bool outer = false;
   std::size_t late = 0;  ///< gossip's
   std::size_t floats() const { return numbers * sizeof(float); }
 };
@@ -90,6 +93,7 @@ std::unique_ptr<Exchange> make(ExchangeSpec spec, const ExchangeParts& parts) {
   return std::make_unique<Kind>(std::move(spec), parts);
 }
 std::unique_ptr<Exchange> make_exact(ExchangeSpec spec, const ExchangeParts& parts) {
+  if (spec.shards > 0) return make<ShardExchange>(std::move(spec), parts);
   return std::make_unique<ExactExchange>(std::move(spec), parts.communicator,
                                          parts.backend.device().compute(),
                                          parts.parameters.device_pointer(backend::Part::gradients));
@@ -99,39 +103,44 @@ std::unique_ptr<Exchange> make_exact(ExchangeSpec spec, const ExchangeParts& par
 struct Kind {
   ExchangeKind kind;
   std::unique_ptr<Exchange> (*make)(ExchangeSpec spec, const ExchangeParts& parts);
-  std::size_t (*bytes)(const Sizes& of);
-  SavedBytes (*saved)(const Sizes& of);
+  std::size_t (*bytes)(const ExchangeSize& of);
+  SavedBytes (*saved)(const SavedSizes& of);
   double wire_share;               ///< 0: the bytes that travel are no share of the gradients'
   const char* no_share = nullptr;  ///< why
 };
-constexpr auto no_bytes = [](const Sizes&) { return std::size_t{0}; };
-constexpr auto bytes_of_halves = [](const Sizes& of) { return half_bytes(of.numbers); };
-constexpr auto none_saved = [](const Sizes&) { return SavedBytes{}; };
+constexpr auto bytes_of_exact = [](const ExchangeSize& of) {
+  const std::size_t bucket = std::min(of.numbers, of.bucket_bytes / sizeof(float));
+  return of.shards == 0 ? 0 : shard_bytes(of.numbers, bucket, of.shards, of.world);
+};
+constexpr auto bytes_of_halves = [](const ExchangeSize& of) { return half_bytes(of.numbers); };
+constexpr auto none_saved = [](const SavedSizes&) { return SavedBytes{}; };
 constexpr Kind kinds[] = {
-    {ExchangeKind::exact, make_exact, no_bytes, none_saved, 1},
+    {ExchangeKind::exact, make_exact, bytes_of_exact, none_saved, 1},
     {ExchangeKind::bf16, make<HalfExchange>, bytes_of_halves, none_saved, 0.5},
     {ExchangeKind::fp16, make<HalfExchange>, bytes_of_halves, none_saved, 0.5},
     {ExchangeKind::int8, make<Int8Exchange>,
-     [](const Sizes& of) { return int8_bytes(of.numbers, of.world); },
-     [](const Sizes& of) {
+     [](const ExchangeSize& of) { return int8_bytes(of.numbers, of.world); },
+     [](const SavedSizes& of) {
        return SavedBytes{.each = half_bytes(of.numbers), .common = half_bytes(of.numbers)};
      },
      0.25 + 1.0 / static_cast<double>(backend::arithmetic::scale_block)},
     {ExchangeKind::power_sgd, make<PowerSgdExchange>,
-     [](const Sizes& of) { return power_sgd_bytes(of.numbers); },
-     [](const Sizes& of) { return SavedBytes{.each = of.floats(), .common = of.floats()}; }, 0,
+     [](const ExchangeSize& of) { return power_sgd_bytes(of.numbers); },
+     [](const SavedSizes& of) { return SavedBytes{.each = of.floats(), .common = of.floats()}; }, 0,
      "what travels by PowerSGD depends on the network"},
     {ExchangeKind::local, make<LocalExchange>,
-     [](const Sizes& of) { return local_bytes(of.numbers, of.second_moments); },
-     [](const Sizes& of) {
+     [](const ExchangeSize& of) { return local_bytes(of.numbers, of.second_moments); },
+     [](const SavedSizes& of) {
        return SavedBytes{.each = of.trained * of.floats(),
                          .common = (of.outer ? 2 : 0) * of.floats()};
      },
      1},
     {ExchangeKind::gossip, make<GossipExchange>,
-     [](const Sizes& of) { return gossip_bytes(of.numbers, of.second_moments, of.late); },
-     [](const Sizes& of) { return SavedBytes{.each = (of.trained + of.late) * of.floats()}; }, 0,
-     "gossip sums nothing: all weights travel, once in each step"}};
+     [](const ExchangeSize& of) {
+       return gossip_bytes(of.numbers, of.second_moments, of.gossip_late);
+     },
+     [](const SavedSizes& of) { return SavedBytes{.each = (of.trained + of.late) * of.floats()}; },
+     0, "gossip sums nothing: all weights travel, once in each step"}};
 
 const Kind& facts_of(ExchangeKind kind) {
   const auto* found = std::ranges::find(kinds, kind, &Kind::kind);
@@ -146,16 +155,14 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
   return kind.make(std::move(spec), parts);
 }
 
-std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
-                           bool second_moments, const GossipSpec& gossip) {
-  return facts_of(kind).bytes(
-      {.numbers = numbers, .world = world, .second_moments = second_moments, .late = gossip.late});
+std::size_t exchange_bytes(ExchangeKind kind, const ExchangeSize& of) {
+  return facts_of(kind).bytes(of);
 }
 
 SavedBytes saved_bytes(ExchangeKind kind, std::size_t numbers, bool average, bool second_moments,
                        const LocalSpec& local, const GossipSpec& gossip) {
   return facts_of(kind).saved({.numbers = numbers,
-                               .trained = 2 + (average ? 1U : 0) + (second_moments ? 1U : 0),
+                               .trained = 2U + (average ? 1 : 0) + (second_moments ? 1 : 0),
                                .outer = local.outer_momentum > 0,
                                .late = gossip.late});
 }

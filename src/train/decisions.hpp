@@ -23,6 +23,7 @@ struct Decisions {
   bool alone = false;  ///< this start has no one to exchange with as it was asked to
   config::AllReduceChoice all_reduce = config::AllReduceChoice::flat;
   float bucket_mb = 0;
+  std::size_t lanes = 0;  ///< of shards
   GpuSteps gpu_steps = {};
   backend::Winograd winograd = {};
   backend::Recompute recompute = {};  ///< also counts what else the process has in memory
@@ -36,6 +37,7 @@ struct Decisions {
     asked.data.task = choices.task;
     asked.comm.all_reduce = all_reduce;
     asked.comm.bucket_mb = bucket_mb;
+    asked.lanes = lanes;
     asked.winograd = winograd;
     asked.recompute = recompute;
     if (alone) asked = with_exact_exchange(std::move(asked));

@@ -110,7 +110,8 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
                      .replica = replicas.index,
                      .replicas = replicas.count,
                      .shuffle = data::Shuffle::none,
-                     .keep_last = true};
+                     .keep_last = true,
+                     .whole_blocks = spec_.whole_blocks};
   loading.augment = spec_.augment;
   loading.workers = spec_.workers;
   loading.bind_worker = spec_.bind_worker;
@@ -129,7 +130,7 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
     const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
     if (!of_classes) take_outputs(loader.sampler(), batch, said);
     loader.release(batch);
-    mine += got;
+    mine += spec_.whole_blocks ? backend::in_any_order(got) : got;
     if (spec_.progress)
       spec_.progress(std::min((i + 1) * loading.sampler.global_batch, rows_.info().rows));
     if (confusion.size() >= merge_at) {

@@ -14,6 +14,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "lockstep/observe/report.hpp"
+#include "lockstep/reduce/tree.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/prepared_run.hpp"
@@ -122,12 +123,35 @@ std::string describe_frozen(const RunParts& parts) {
   return text;
 }
 
-/// "3 micro-batches x 64 rows" of each replica.
-std::string describe_micro_batches(std::size_t global_batch, int replicas, std::size_t most) {
-  const std::size_t parts = plan_micro_batches(global_batch, replicas, 0, most).size();
-  const bool even = global_batch == static_cast<std::size_t>(replicas) * parts * most;
-  return fmt::format("{} x {} rows", counted(parts, "micro-batch"),
-                     even ? std::to_string(most) : fmt::format("{} or {}", most, most - 1));
+/// "2 ranks x 3 micro-batches x 64 rows", or "8 shards x 16 rows".
+std::string describe_cut(const config::Config& config, int replicas, std::size_t most) {
+  const std::size_t sharers = config::sharers(config, replicas);
+  const std::size_t parts =
+      config.shards > 0 ? 1 : plan_micro_batches(config.batch, replicas, 0, most).size();
+  const std::string rows = config.batch == sharers * parts * most
+                               ? std::to_string(most)
+                               : fmt::format("{} or {}", most, most - 1);
+  if (config.shards > 0) return fmt::format("{} x {} rows", counted(sharers, "shard"), rows);
+  return fmt::format("{} x {} x {} rows", counted(sharers, "rank"), counted(parts, "micro-batch"),
+                     rows);
+}
+
+/// What shards cost on that many ranks.
+std::string describe_shards(const config::Config& config, int replicas,
+                            const backend::ProgramSpec& program) {
+  const auto ranks = static_cast<std::size_t>(replicas);
+  const reduce::ShardCost cost = reduce::shard_cost(config.shards, ranks);
+  std::string text =
+      fmt::format("{} on {}: the same bits on any number of ranks up to {}",
+                  counted(config.shards, "shard"), counted(ranks, "rank"), config.shards);
+  if (cost.time > 1)
+    text += fmt::format("; a step takes {:.2f} times an even share, since the busiest rank has {}",
+                        cost.time, counted(cost.most, "shard"));
+  if (cost.bytes > 1)
+    text += fmt::format("; {:.2f} times the bytes of an all-reduce travel", cost.bytes);
+  return text + fmt::format("; {} for their sums; {} a shard",
+                            human_bytes(static_cast<double>(program.exchange_bytes)),
+                            counted(program.lanes, "lane"));
 }
 
 /// What the devices of all ranks are, each once; only on rank 0. Collective.
@@ -238,15 +262,15 @@ void log_run(const RunParts& parts) {
                         learned_numbers(trainer.network()), to_string(config.precision),
                         describe_ranks(spec.grid.ranks(), spec.nodes),
                         parts.backend.description()));
-  log::info(
-      fmt::format("batch {} = {} x {}; {} an epoch{}", config.batch,
-                  counted(static_cast<std::size_t>(replicas), "rank"),
-                  describe_micro_batches(config.batch, replicas, trainer.program_spec().batch),
-                  counted(data.steps_per_epoch(), "step"), describe_dropped(data.dropped_rows())));
+  log::info(fmt::format("batch {} = {}; {} an epoch{}", config.batch,
+                        describe_cut(config, replicas, trainer.program_spec().batch),
+                        counted(data.steps_per_epoch(), "step"),
+                        describe_dropped(data.dropped_rows())));
   log::info(fmt::format("memory of a rank's step: {} ({} without reuse); gradients in {}",
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
                         counted(trainer.exchange().buckets().size(), "bucket")));
+  if (config.shards > 0) log::info(describe_shards(config, replicas, trainer.program_spec()));
   if (config.freeze != nn::Freeze::none) log::info(describe_frozen(parts));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));

@@ -13,6 +13,7 @@
 #include "lockstep/data/loading/workers.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "lockstep/reduce/tree.hpp"
 #include "lockstep/train/agreement.hpp"
 #include "lockstep/train/scores.hpp"
 #include "lockstep/train/specs.hpp"
@@ -152,10 +153,19 @@ data::AugmentSpec RunData::validation_augment() const {
 void RunData::choose_order() {
   const int replicas = spec_.grid.replicas.count;
   data::SamplerSpec order =
-      training_ ? training_order(config_, *training_, replicas)
-                : data::SamplerSpec{
-                      .rows = input_.rows, .global_batch = config_.batch, .replicas = replicas};
+      training_
+          ? training_order(config_, *training_, replicas)
+          : data::SamplerSpec{.rows = input_.rows,
+                              .global_batch = config_.batch,
+                              .replicas = static_cast<int>(config::sharers(config_, replicas))};
   order.replica = spec_.grid.replicas.index;
+  if (config_.shards > 0) {
+    const reduce::ShardRange own =
+        reduce::shards_of(config_.shards, static_cast<std::size_t>(replicas),
+                          static_cast<std::size_t>(order.replica));
+    order.replica = static_cast<int>(own.first);
+    order.taken = static_cast<int>(own.last - own.first);
+  }
   if (order.shuffle == data::Shuffle::node)
     for (int replica = 0; replica < order.replicas; ++replica)
       order.nodes.push_back(

@@ -91,11 +91,11 @@ data::SamplerSpec training_order(const config::Config& config, const data::DataS
     for (std::size_t row = 0; row < looks; ++row) bytes += rows.row_bytes(row);
     block = large * looks / bytes;
     // A small data set still has some blocks for each replica to mix.
-    block = std::min(block, info.rows / (few * static_cast<std::size_t>(replicas)));
+    block = std::min(block, info.rows / (few * config::sharers(config, replicas)));
   }
   return {.rows = info.rows,
           .global_batch = config.batch,
-          .replicas = replicas,
+          .replicas = static_cast<int>(config::sharers(config, replicas)),
           .seed = config.seed,
           .shuffle = config.data.shuffle,
           .keep_last = config.data.keep_last,
@@ -212,10 +212,12 @@ reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::
 
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int replicas, int replica) {
-  const std::size_t most = even_share(config.batch, static_cast<std::size_t>(replicas), 0);
+  const std::size_t most = even_share(config.batch, config::sharers(config, replicas), 0);
   TrainerSpec spec;
   spec.network = infer::make_network(config, data);
   spec.program = infer::make_program_spec(config, data, even_share(most, config.accumulate, 0));
+  spec.program.lanes = config.lanes;
+  spec.shards = config.shards;
   if (config.tune == config::Switch::on) spec.program.plan_cache = plan_file(config);
   spec.program.writes_plan_cache = replica == 0;
   spec.exchange = exchange_of(config);
@@ -225,16 +227,22 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.formula = make_formula(config.optim);
   const nn::Network trained = nn::trained_part(spec.network);
   spec.program.update_bytes = backend::update_bytes(trained, spec.formula);
+  spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
+  std::size_t largest = 0;
+  for (const nn::Tensor& tensor : nn::tensors(trained)) largest = std::max(largest, tensor.count());
   spec.program.exchange_bytes = reduce::exchange_bytes(
-      spec.exchange, nn::numbers(trained), static_cast<std::size_t>(replicas),
-      spec.program.keeps_second_moments, spec.gossip);
+      spec.exchange, {.numbers = nn::numbers(trained),
+                      .world = static_cast<std::size_t>(replicas),
+                      .second_moments = spec.program.keeps_second_moments,
+                      .gossip_late = spec.gossip.late,
+                      .shards = spec.shards,
+                      .bucket_bytes = spec.bucket_bytes + largest * sizeof(float)});
   spec.weight_decay = config.optim.weight_decay;
   spec.decay_norm_and_bias = config.optim.decay_norm_and_bias;
   spec.rest_lr_factor = config.optim.rest_lr_factor;
   spec.backbone_lr_factor = config.optim.backbone_lr_factor;
   spec.clip_norm = config.optim.clip_norm;
   spec.average = {.decay = config.optim.ema};
-  spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
   spec.seed = config.seed;
   spec.graph = config.graph == config::Switch::on;
   return spec;

@@ -12,6 +12,7 @@
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/device/idle.hpp"
 #include "lockstep/optim/loss_scale.hpp"
+#include "lockstep/reduce/tree.hpp"
 #include "train/loop/step_laps.hpp"
 
 namespace lockstep::train {
@@ -51,11 +52,11 @@ bool updates_at_once(const TrainerSpec& spec) {
   return backend::has_loss_scale(spec.program.precision) || spec.clip_norm > 0;
 }
 
-/// Gradients are divided by the global batch: with this, a replica's own are as large as if it
-/// trained alone.
-backend::LossScale first_loss_scale(int replicas) {
+/// Gradients are divided by the global batch: with this, those of one of `sharers` parts of it are
+/// as large as if it trained alone.
+backend::LossScale first_loss_scale(std::size_t sharers) {
   backend::LossScale scale;
-  const auto power = static_cast<float>(std::bit_floor(static_cast<unsigned>(replicas)));
+  const auto power = static_cast<float>(std::bit_floor(sharers));
   scale.scale = std::min(scale.scale * power, optim::largest_scale);
   return scale;
 }
@@ -109,7 +110,8 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
       rule_(update_rule(spec, parameters_->layout())) {
   spec_.program.norm_span = norm_span_.get();
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
-  parameters_->set_loss_scale(first_loss_scale(replicas_.world()));
+  parameters_->set_loss_scale(first_loss_scale(
+      spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replicas_.world())));
   if (keeps_average()) parameters_->start_average();
   if (optim::has_second_moments(rule_.formula)) parameters_->start_second_moments();
   program_for(spec_.program.batch);
@@ -120,7 +122,8 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
        .loss_scale = backend::has_loss_scale(spec_.program.precision),
        .local = spec_.local,
        .gossip = spec_.gossip,
-       .power_sgd = spec_.power_sgd},
+       .power_sgd = spec_.power_sgd,
+       .shards = spec_.shards},
       {replicas_, backend_, *parameters_});
   require(!spec_.graph || exchange_->repeats(),
           fmt::format("a graph repeats one step's work, but the exchange '{}' does not do the same "
@@ -149,9 +152,13 @@ backend::Program& Trainer::program_for(std::size_t rows) {
   return *program;
 }
 
+std::vector<MicroBatch> Trainer::plan(std::size_t global_rows) const {
+  return plan_own(global_rows, spec_.shards, spec_.program.batch,
+                  {.index = replicas_.rank(), .count = replicas_.world(), .ranks = {}});
+}
+
 void Trainer::prepare(std::size_t global_rows) {
-  for (const MicroBatch& part :
-       plan_micro_batches(global_rows, replicas_.world(), replicas_.rank(), spec_.program.batch))
+  for (const MicroBatch& part : plan(global_rows))
     if (part.rows > 0) program_for(part.rows);
 }
 
@@ -165,8 +172,7 @@ StepReport Trainer::step(const data::Batch& batch, std::size_t global_rows, floa
 
 void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr,
                      const std::function<std::optional<NextBatch>()>& next) {
-  const auto parts =
-      plan_micro_batches(global_rows, replicas_.world(), replicas_.rank(), spec_.program.batch);
+  const auto parts = plan(global_rows);
   check(parts.back().first + parts.back().rows == batch.rows,
         "sampler and trainer share a batch differently");
   optim::StepScalars scalars{.lr = lr, .gradient_scale = 1 / static_cast<float>(global_rows)};
@@ -176,27 +182,19 @@ void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr
   const std::size_t place = full.input_place();
   exchange_->begin();
   laps_->begin();
-  if (batch.rows == 0) {
-    contribute_nothing();
-    reduce_and_update(scalars, parts.size());
-  } else {
-    for (std::size_t i = 0; i < parts.size(); ++i) run_micro_batch(batch, parts, i, scalars);
-  }
+  for (std::size_t i = 0; i < parts.size(); ++i) run_micro_batch(batch, parts, i, scalars);
   ++steps_done_;
   // Only some ranks may have run the full program, and all must repeat the same recording next.
   if (!all_full(parts)) full.set_input_place(place);
-  const auto ran = std::exchange(ran_, {});
-  backend::ReadFigures figures = backend_.put_aside({ran.begin(), ran.end()}, *parameters_);
-  launched_.push_back({backend_.device().compute().record(), std::move(figures)});
+  put_aside();
+  launched_.push_back({backend_.device().compute().record(), std::exchange(figures_, {})});
   if (const auto upcoming = next ? next() : std::nullopt) prefetch(*upcoming);
 }
 
 /// Copies the first micro-batch, unless its program would have to be compiled early.
 void Trainer::prefetch(const NextBatch& next) {
   if (next.batch.rows == 0) return;
-  const MicroBatch first =
-      plan_micro_batches(next.global_rows, replicas_.world(), replicas_.rank(), spec_.program.batch)
-          .front();
+  const MicroBatch first = plan(next.global_rows).front();
   const auto program = programs_.find(first.rows);
   if (program != programs_.end())
     program->second->prefetch(view(next.batch, first,
@@ -206,9 +204,11 @@ void Trainer::prefetch(const NextBatch& next) {
 
 /// The same on all ranks: a collective must be a recording's on all of them or on none.
 bool Trainer::all_full(const std::vector<MicroBatch>& parts) const {
-  const std::size_t rows = static_cast<std::size_t>(replicas_.world()) * spec_.program.batch;
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](const MicroBatch& part) { return part.global_rows == rows; });
+  const std::size_t sharers =
+      spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replicas_.world());
+  return std::all_of(parts.begin(), parts.end(), [&](const MicroBatch& part) {
+    return part.global_rows == sharers * spec_.program.batch;
+  });
 }
 
 /// The last one reduces and updates, too.
@@ -216,6 +216,11 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
                               std::size_t index, optim::StepScalars scalars) {
   const MicroBatch& part = parts[index];
   const bool first = index == 0, last = index + 1 == parts.size();
+  if (part.rows == 0) {
+    contribute_nothing(last);
+    if (last) reduce_and_update(scalars, parts.size());
+    return;
+  }
   backend::Program& program = program_for(part.rows);
   scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
   ran_.insert(&program);
@@ -235,26 +240,41 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
     run(program.forward());
     laps_->end(&observe::StepTimes::forward_ms);
     enter_phase(comm::Phase::backward);
-    run(program.backward(!first));
+    run(program.backward(!first && !exchange_->adds_shards()));
+    if (!last && exchange_->adds_shards()) exchange_->keep();
     laps_->end(&observe::StepTimes::backward_ms);
     if (last) reduce_and_update(scalars, parts.size());
   };
-  if (!spec_.graph || !all_full(parts)) return work();
-  const std::uint64_t key =
-      4 * (2 * parts.size() + (last ? 1 : 0)) + (first ? 2 : 0) + program.input_place();
-  if (laps_->repeat(*repeater_, key, work) && last)
-    replicas_.repeated("the step's reductions", backend_.device().compute().record());
+  if (!spec_.graph || !all_full(parts)) {
+    work();
+  } else {
+    // Without shards those between the first and the last are alike.
+    const std::size_t which =
+        exchange_->adds_shards() || last ? index : std::min<std::size_t>(index, 1);
+    const std::uint64_t key =
+        2 * (which * (parts.size() + 1) + parts.size()) + program.input_place();
+    if (laps_->repeat(*repeater_, key, work) && last)
+      replicas_.repeated("the step's reductions", backend_.device().compute().record());
+  }
+  if (!last && exchange_->adds_shards()) put_aside();
 }
 
-/// A rank without rows in an uneven last batch joins every collective, with zeros, in the order in
-/// which the tapes of the others make them.
-void Trainer::contribute_nothing() {
+/// Of what ran since the last call.
+void Trainer::put_aside() {
+  const auto ran = std::exchange(ran_, {});
+  figures_.push_back(backend_.put_aside({ran.begin(), ran.end()}, *parameters_));
+}
+
+/// A rank, or a shard, without rows in an uneven last batch: zeros. A rank's last one joins every
+/// collective, in the order in which the tapes of the others make them.
+void Trainer::contribute_nothing(bool last) {
   std::vector<float> zeros;
   const auto& slices = parameters_->layout().slices;
   for (std::size_t i = 0; i < parameters_->layout().moving_slices(); ++i) {
     zeros.assign(slices[i].tensor.count(), 0);
     parameters_->import_slice(backend::Part::gradients, i, zeros);
   }
+  if (!last) return exchange_->keep();
   const backend::Program& full = program_for(spec_.program.batch);
   for (const backend::Tape* tape : {&full.forward(), &full.backward(false)})
     for (const backend::TapeStep& piece : *tape) {
@@ -277,8 +297,9 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
     backend_.update(*parameters_, rule_, scalars, slices.first, last);
     laps_->end(&observe::StepTimes::update_ms);
   }
-  // Running statistics lie after the last learned slice: all buckets are reduced by now.
-  backend_.update_statistics(*parameters_, micro_batches);
+  // Running statistics lie after the last learned slice: all buckets are reduced by now. Shards'
+  // are shares of one.
+  backend_.update_statistics(*parameters_, exchange_->adds_shards() ? 1 : micro_batches);
   laps_->end(&observe::StepTimes::update_ms);
   exchange_->after_update();
   laps_->end(&observe::StepTimes::exposed_comm_ms);
@@ -312,9 +333,13 @@ StepReport Trainer::report() {
 void Trainer::read_reports() {
   let_run(0);
   for (const Launched& step : std::exchange(launched_, {})) {
-    const backend::StepFigures figures = step.figures();
     StepReport& report = reports_.emplace_back();
-    report.metrics = figures.metrics;
+    backend::StepFigures figures;
+    for (const backend::ReadFigures& read : step.figures) {
+      figures = read();
+      if (exchange_->adds_shards()) figures.metrics = backend::in_any_order(figures.metrics);
+      report.metrics += figures.metrics;
+    }
     report.loss_scale = figures.loss_scale;
     if (spec_.clip_norm > 0) report.gradient_norm = figures.clipped_norm;
     if (!report.skipped()) report.trust = figures.trust;

@@ -30,6 +30,9 @@ struct StepFigures {
 /// Reads the figures of one step. Call it once.
 using ReadFigures = std::function<StepFigures()>;
 
+/// A backend's description without its number of threads, for what does not depend on them.
+std::string without_threads(const std::string& description);
+
 /// One way to compute: cpu (oneDNN) or cuda (cuDNN), or to wait instead: clock. All differences
 /// between them are in the implementations of this class. Networks may have frozen nodes: what
 /// takes a network cuts it after them, and asks the port about each part.
@@ -39,6 +42,7 @@ class Backend {
   virtual std::string name() const = 0;  ///< "cpu", "cuda" or "clock"
   /// Libraries, instruction set, threads: everything that bit-exactness depends on.
   virtual std::string description() const = 0;
+  virtual std::size_t threads() const { return 1; }  ///< that compute
   virtual device::Device& device() = 0;
   virtual Vectors& vectors() = 0;
   /// Call it before anything is allocated for the two: throws InputError when this network's

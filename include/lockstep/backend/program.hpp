@@ -48,6 +48,9 @@ struct LossSpec {
 
 struct ProgramSpec {
   std::size_t batch = 1;  ///< rows of one micro-batch
+  /// CPU backend: parts of the batch that threads share, on which the bits of gradients depend; 0:
+  /// one for each thread.
+  std::size_t lanes = 0;
   Precision precision = Precision::fp32;
   bool training = true;  ///< else forward only, with running statistics
   /// Set by Backend::compile(), for frozen layers: forward only, in turn with another program that
@@ -114,6 +117,10 @@ struct Metrics {
   std::array<double, 3> sums = {};
   Metrics& operator+=(const Metrics& more);
 };
+
+/// The same, rounded so that sums of such figures are exact, and so the same in any order, while
+/// they are below 2^29: the loss and `sums` become multiples of 2^-24.
+Metrics in_any_order(Metrics metrics);
 
 /// Bytes of memory that a program takes in addition to the parameters.
 struct MemoryPlan {

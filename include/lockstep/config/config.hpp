@@ -25,6 +25,8 @@ namespace lockstep::config {
 constexpr std::size_t most_threads = 1024;
 /// The most rows that a batch may have.
 constexpr std::size_t most_batch_rows = 1 << 24;
+/// The most shards that a batch may have.
+constexpr std::size_t most_shards = 1 << 16;
 
 /// The whole configuration of a training run, as one plain struct. Each field is one key of the
 /// command line and of the TOML file; config_keys() lists them with their help. 0 or "" means "not
@@ -35,6 +37,8 @@ struct Config {
   std::size_t batch = 0;
   std::size_t batch_per_rank = 0;
   std::size_t accumulate = 1;
+  std::size_t shards = 0;  ///< 0: each rank's batch is one
+  std::size_t lanes = 0;
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
   Switch fuse_norms = Switch::automatic;
@@ -218,6 +222,17 @@ std::string to_toml_where_other(const Config& config, const Config& other);
 /// batch and replicas, so that the saved configuration fits any number), `out` is set and lr is
 /// final. Throws InputError naming the keys, the values and what would be right.
 void resolve(Config& config, int replicas);
+
+/// Into how many equal parts a batch is cut before each is trained on: its shards, or the ranks'.
+inline std::size_t sharers(const Config& config, int replicas) {
+  return config.shards > 0 ? config.shards : static_cast<std::size_t>(replicas);
+}
+
+/// How many micro-batches each rank's batch is cut into, at most.
+inline std::size_t micro_batches(const Config& config, int replicas) {
+  const auto ranks = static_cast<std::size_t>(replicas);
+  return config.shards > 0 ? (config.shards + ranks - 1) / ranks : config.accumulate;
+}
 
 /// Why not all steps of a resolved configuration repeat the work of one: "graph = true repeats one
 /// step's work, and with ..."; empty where they do.

@@ -121,9 +121,14 @@ class Exchange {
   /// that rarely, and may be asked to stop that much earlier than it does. Asked between steps.
   virtual std::size_t meets_every() const { return 1; }
   virtual const std::vector<Bucket>& buckets() const = 0;
+  /// Whether micro-batches' gradients replace each other: it adds them up itself.
+  virtual bool adds_shards() const { return false; }
 
   /// Throws Error when the last step is not over.
   virtual void begin() = 0;
+  /// Of adds_shards(): the gradients of a micro-batch that is not the step's last are whole in the
+  /// compute stream. Throws Error of others.
+  virtual void keep();
   /// The slice's gradient is final on the compute stream. Throws Error when it already was.
   virtual void ready(std::size_t slice) = 0;
   /// Advances collectives in flight. Cheap; also finds out why one failed, and throws that.
@@ -219,6 +224,9 @@ struct ExchangeSpec {
   LocalSpec local = {};
   GossipSpec gossip = {};
   PowerSgdSpec power_sgd = {};
+  /// Of ExchangeKind::exact: each micro-batch is one of that many shards of the batch, which are
+  /// added in the same bits whatever ranks have them; 0: gradients are added as they come.
+  std::size_t shards = 0;
 };
 
 /// What an exchange works with; all of it must outlive the exchange. Gradients become final on the
@@ -234,11 +242,18 @@ std::unique_ptr<Exchange> make_exchange(ExchangeSpec spec, const ExchangeParts& 
 using MakeExchange =
     std::function<std::unique_ptr<Exchange>(ExchangeSpec spec, const ExchangeParts& parts)>;
 
-/// Bytes of the device's memory that an exchange allocates, for that many trained numbers on
-/// `world` ranks, whose rule has second moments or not: known before it is made, because plans for
-/// memory count it.
-std::size_t exchange_bytes(ExchangeKind kind, std::size_t numbers, std::size_t world,
-                           bool second_moments = false, const GossipSpec& gossip = {});
+/// What the memory of an exchange depends on.
+struct ExchangeSize {
+  std::size_t numbers = 0;  ///< that are trained
+  std::size_t world = 1;
+  bool second_moments = false;  ///< of the run's rule
+  std::size_t gossip_late = 1;
+  std::size_t shards = 0;
+  std::size_t bucket_bytes = 0;  ///< of the largest bucket, or of one that is asked for
+};
+/// Bytes of the device's memory that an exchange allocates: known before it is made, because plans
+/// for memory count it.
+std::size_t exchange_bytes(ExchangeKind kind, const ExchangeSize& of);
 
 /// What an exchange adds to a checkpoint, in bytes.
 struct SavedBytes {

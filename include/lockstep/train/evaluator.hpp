@@ -25,6 +25,8 @@ struct EvaluatorSpec {
   backend::ProgramSpec program;  ///< batch: rows of one replica's batch; training is ignored
   data::AugmentSpec augment;     ///< see evaluation_augment()
   comm::GridAxis replicas;       ///< they share the rows
+  /// Rows are shared in blocks of program.batch, so that sums are the same on any number of ranks.
+  bool whole_blocks = false;
   std::size_t workers = 1;
   std::function<void()> bind_worker;  ///< see LoaderSpec
   std::function<bool()> stop;         ///< optional; true on one rank: all stop after the same batch

@@ -40,6 +40,7 @@ struct TrainerSpec {
   reduce::GossipSpec gossip = {};
   reduce::PowerSgdSpec power_sgd = {};
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
+  std::size_t shards = 0;      ///< of a batch: each is a micro-batch; 0: `program` says how large
   std::size_t norm_ranks = 1;  ///< consecutive replicas that share batch norm's statistics
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
@@ -140,10 +141,12 @@ class Trainer {
 
  private:
   backend::Program& program_for(std::size_t rows);
+  std::vector<MicroBatch> plan(std::size_t global_rows) const;
   void run_micro_batch(const data::Batch& batch, const std::vector<MicroBatch>& parts,
                        std::size_t index, optim::StepScalars scalars);
   bool all_full(const std::vector<MicroBatch>& parts) const;
-  void contribute_nothing();
+  void contribute_nothing(bool last);
+  void put_aside();
   void enter_phase(comm::Phase phase);  ///< on the host now, on the device when it gets there
   void prefetch(const NextBatch& next);
   void judge_gradients();
@@ -162,8 +165,9 @@ class Trainer {
   /// A step whose figures are on the device.
   struct Launched {
     std::unique_ptr<device::Event> end;
-    backend::ReadFigures figures;
+    std::vector<backend::ReadFigures> figures;  ///< of its shards, or one of all micro-batches
   };
+  std::vector<backend::ReadFigures> figures_;  ///< of this step, so far
   std::deque<Launched> launched_;
   std::deque<StepReport> reports_;  ///< read, but not given out
   std::unique_ptr<reduce::Exchange> exchange_;

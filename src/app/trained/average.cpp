@@ -50,8 +50,9 @@ model::Model mean_of(const std::vector<std::string>& checkpoints) {
 
 /// The rows that one program of the training saw at once.
 std::size_t rows_at_once(const config::Config& config, const model::CheckpointHeader& header) {
-  const auto replicas = static_cast<std::size_t>(std::max<std::uint64_t>(header.replicas, 1));
-  return std::max<std::size_t>(1, config.batch / (replicas * config.accumulate));
+  const auto replicas = static_cast<int>(std::max<std::uint64_t>(header.replicas, 1));
+  return std::max<std::size_t>(
+      1, config.batch / (config::sharers(config, replicas) * config.accumulate));
 }
 
 /// Training rows in the training's order, each batch lent until the next one.

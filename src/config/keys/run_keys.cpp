@@ -12,6 +12,7 @@ bool may_measure(const C& c) {
 bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool computes(const C& c) { return c.backend != BackendChoice::clock; }
 bool has_init(const C& c) { return !c.init.empty(); }
+bool has_shards(const C& c) { return c.shards > 0; }
 bool is_tuned(const C& c) {
   return c.tune == Switch::on ||
          (c.tune == Switch::automatic && may_use_gpus(c) && !c.deterministic);
@@ -42,6 +43,19 @@ std::vector<ConfigKey> run_keys() {
           .or_auto(),
       key("accumulate", &C::accumulate, "micro-batches that each rank's batch is cut into")
           .within(1, most_batch_rows)
+          .of_pace(),
+      key("shards", &C::shards,
+          "train as that many ranks would, with the same bits on any number of ranks up to it, "
+          "which may change at each resume, also in the middle of an epoch; 4 to 8 times the usual "
+          "ranks leave little idle when some are lost; without it, results depend on the ranks")
+          .within(0, most_shards)
+          .of_pace(),
+      key("lanes", &C::lanes,
+          "with shards, on CPUs: into how many parts a shard is cut for threads, on which the bits "
+          "depend; more threads than that are idle; auto: as many as the first start has threads")
+          .within(0, most_threads)
+          .or_auto()
+          .needs("shards", has_shards)
           .of_pace(),
       key("precision", &C::precision, "arithmetic of the convolutions").usual(),
       key("deterministic", &C::deterministic,

@@ -248,9 +248,14 @@ struct Loader::Impl {
     const std::uint64_t batch = turn % sampler.batches();
     const Slot& slot = slot_of(turn);
     const Mix mix = draw_mix(spec.mix, turn / sampler.batches(), batch, shape.height, shape.width);
-    mix_rows(mix, sampler.part(batch).rows, shape.height, shape.width, shape.pixel_bytes(),
-             slot.images, slot.targets);
-    if (wanted_values > 0) mix_wanted(mix, sampler.part(batch).rows, wanted_values, slot.wanted);
+    std::size_t first = 0;
+    for (const std::size_t count : sampler.taken_rows(batch)) {
+      mix_rows(mix, count, shape.height, shape.width, shape.pixel_bytes(),
+               slot.images + first * row_bytes, slot.targets + first);
+      if (wanted_values > 0)
+        mix_wanted(mix, count, wanted_values, slot.wanted + first * wanted_values);
+      first += count;
+    }
   }
 
   Batch next() {

@@ -72,7 +72,7 @@ constexpr std::uint64_t windows_of_replica = std::uint64_t{1} << 32;
 }  // namespace
 
 Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
-  check(spec.replicas > 0 && spec.replica >= 0 && spec.replica < spec.replicas,
+  check(spec.replica >= 0 && spec.taken > 0 && spec.replica + spec.taken <= spec.replicas,
         "one of the replicas");
   check(spec.block > 0 && spec.window > 0, "blocks and windows of one at least");
   const auto replicas = static_cast<std::size_t>(spec.replicas);
@@ -121,7 +121,10 @@ std::size_t Sampler::dropped() const {
 }
 
 // The lower replicas have one row more if the rows do not divide evenly.
-std::size_t Sampler::replica_batch() const { return full_rows(0); }
+std::size_t Sampler::replica_batch() const {
+  return even_begin(spec_.global_batch, static_cast<std::size_t>(spec_.replicas),
+                    static_cast<std::size_t>(spec_.taken));
+}
 
 std::size_t Sampler::full_rows(std::size_t replica) const {
   return share(spec_.global_batch, replica);
@@ -141,9 +144,21 @@ BatchPart Sampler::part(std::size_t index) const {
   const auto replicas = static_cast<std::size_t>(spec_.replicas);
   const std::size_t begin = index * spec_.global_batch;
   const std::size_t rows = std::min(spec_.global_batch, spec_.rows - begin);
-  return {.first_position = begin + even_begin(rows, replicas, replica),
-          .rows = even_share(rows, replicas, replica),
+  const auto begin_of = [&](std::size_t one) {
+    return std::min(rows,
+                    even_begin(spec_.whole_blocks ? spec_.global_batch : rows, replicas, one));
+  };
+  const std::size_t first = begin_of(replica);
+  return {.first_position = begin + first,
+          .rows = begin_of(replica + static_cast<std::size_t>(spec_.taken)) - first,
           .global_rows = rows};
+}
+
+std::vector<std::size_t> Sampler::taken_rows(std::size_t index) const {
+  std::vector<std::size_t> rows;
+  for (int i = 0; i < spec_.taken; ++i)
+    rows.push_back(share(part(index).global_rows, static_cast<std::size_t>(spec_.replica + i)));
+  return rows;
 }
 
 Sampler::BatchPosition Sampler::place(std::size_t position) const {

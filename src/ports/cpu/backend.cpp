@@ -69,6 +69,7 @@ class CpuBackend final : public backend::Backend {
                        team_.lanes() == 1 ? "" : "s",
                        winograd_.empty() ? "" : std::string(backend::winograd_mark) + winograd_);
   }
+  std::size_t threads() const override { return team_.lanes(); }
   device::Device& device() override { return device_; }
   backend::Vectors& vectors() override { return vectors_; }
 

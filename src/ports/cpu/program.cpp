@@ -50,7 +50,8 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
       spec_(spec),
       team_(team),
       block_(block),
-      context_(network_, spec_, parameters, storage_of(spec.precision), team.lanes()),
+      context_(network_, spec_, parameters, storage_of(spec.precision),
+               spec.lanes > 0 ? spec.lanes : team.lanes()),
       image_(context_) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
@@ -234,7 +235,7 @@ void CpuProgram::copy_logits(std::span<float> logits) const {
 template <class Call>
 void CpuProgram::on_lanes(const Call& call) const {
   team_.run([&](std::size_t lane) {
-    if (lane < context_.lanes) call(lane);
+    for (std::size_t l = lane; l < context_.lanes; l += team_.lanes()) call(l);
   });
 }
 

@@ -151,7 +151,6 @@ Sample read_run(const fs::path& folder) {
   const auto config = config::config_in(read_text(run.config()), run.config().string());
   sample.network = config.model;
   sample.batch = config.batch;
-  sample.micro_batches = config.accumulate;
   std::vector<StepTimes> steps;
   std::optional<observe::StartRecord> first;
   bool warm = true;  // the first start's steps become warm in measure()
@@ -174,6 +173,7 @@ Sample read_run(const fs::path& folder) {
   const observe::StrangeLines strange = observe::read_records(run.metrics(), take);
   if (strange.count > 0) log::warn(describe(strange, run.metrics()));
   count_ranks(run, first ? first->ranks : 0, sample);
+  sample.micro_batches = config::micro_batches(config, std::max(1, static_cast<int>(sample.ranks)));
   measure(std::move(steps), run.metrics().string(), sample);
   require(sample.batch > 0 && sample.step_ms > 0,
           fmt::format("{}: has no measurements", folder.string()));

@@ -49,8 +49,9 @@ std::vector<RecordedBucket> buckets_of(const config::Config& config,
   info.height = info.width = start.image;
   info.channels = 3;
   const nn::Network network = nn::trained_part(infer::make_network(config, info));
+  const auto ranks = static_cast<int>(start.ranks);
   const std::size_t rows =
-      std::max<std::uint64_t>(1, start.batch / start.ranks / config.accumulate);
+      std::max<std::uint64_t>(1, start.batch / config::sharers(config, ranks) / config.accumulate);
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
   const backend::LinePace pace = line ? backend::LinePace{config.clock.row_ms, config.clock.step_ms}
                                       : backend::LinePace{.row_ms = 1};
@@ -104,7 +105,7 @@ void read_steps(const train::RunDirectory& run, const NewestStart& records, Reco
   found.not_known = other_exchange(config);
   if (!found.not_known.empty()) return;
   if (took_trace(run.root(), records.start, found)) return;
-  found.micro_batches = config.accumulate;
+  found.micro_batches = config::micro_batches(config, static_cast<int>(records.start.ranks));
   found.buckets = buckets_of(config, records.start);
   take_epochs(records, found);
 }

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/two_level/two_level.hpp"
 #include "lockstep/reduce/buckets.hpp"
@@ -30,8 +31,8 @@ std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
   const comm::GridAxis& replicas = setting.spec.grid.replicas;
   std::set<std::size_t, std::greater<>> sizes{full.batch};
   for (const std::uint64_t batch : {std::uint64_t{0}, setting.data.steps_per_epoch() - 1})
-    for (const MicroBatch& part : plan_micro_batches(setting.data.global_rows(batch),
-                                                     replicas.count, replicas.index, full.batch))
+    for (const MicroBatch& part : plan_own(setting.data.global_rows(batch),
+                                           setting.spec.config.shards, full.batch, replicas))
       if (part.rows > 0) sizes.insert(part.rows);
   std::vector<backend::ProgramSpec> programs;
   for (const std::size_t rows : sizes) programs.emplace_back(full).batch = rows;
@@ -40,6 +41,18 @@ std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
   validation.training = false;
   if (setting.spec.config.eval.batch != 0) validation.batch = setting.spec.config.eval.batch;
   return programs;
+}
+
+/// Of shards, on which the bits depend: those of the run that is resumed, else this start's threads
+/// on rank 0. Collective.
+std::size_t choose_lanes(const StartSetting& setting) {
+  const config::Config& config = setting.spec.config;
+  if (config.shards == 0 || config.lanes > 0) return config.lanes;
+  if (setting.resume)
+    if (const std::size_t before = written_config(*setting.resume).lanes; before > 0) return before;
+  const std::string threads =
+      setting.control.broadcast(std::to_string(setting.backend.threads()), "lanes of shards");
+  return whole_number<std::size_t>(threads).value();
 }
 
 }  // namespace
@@ -52,12 +65,13 @@ Decided decide(const StartSetting& setting) {
   const GpuSteps gpu_steps = decide_gpu_steps(setting);
   TrainerSpec trainer = make_trainer_spec(gpu_steps.in(config), setting.data.input(),
                                           spec.grid.replicas.count, spec.grid.replicas.index);
-  require_norm_values(nn::trained_part(trainer.network),
-                      {.full = setting.data.global_rows(0),
-                       .last = setting.data.global_rows(setting.data.steps_per_epoch() - 1),
-                       .replicas = spec.grid.replicas.count,
-                       .most = trainer.program.batch},
-                      spec.config);
+  require_norm_values(
+      nn::trained_part(trainer.network),
+      {.full = setting.data.global_rows(0),
+       .last = setting.data.global_rows(setting.data.steps_per_epoch() - 1),
+       .replicas = static_cast<int>(config::sharers(spec.config, spec.grid.replicas.count)),
+       .most = trainer.program.batch},
+      spec.config);
   const ReductionSetting reduction{.flat = setting.communicator,
                                    .control = setting.control,
                                    .nodes = spec.nodes,
@@ -74,6 +88,7 @@ Decided decide(const StartSetting& setting) {
   decisions.bucket_mb =
       choose_bucket_mb(asked, reduction, two_level ? *two_level : setting.communicator,
                        nn::trained_part(trainer.network));
+  decisions.lanes = trainer.program.lanes = choose_lanes(setting);
   decisions.winograd = choose_winograd(setting, trainer.network, trainer.program);
   decisions.recompute = trainer.program.recompute;
   trainer.program.winograd = decisions.winograd;
@@ -166,6 +181,10 @@ bool leaves_one_row(std::uint64_t global_rows, const StepRows& rows, std::size_t
 
 /// What gives each micro-batch two rows.
 std::string remedy_of(const StepRows& rows, const config::Config& config) {
+  if (config.shards > 0) {
+    const std::uint64_t fewer = rows.full / 2;
+    return fewer > 0 ? fmt::format("use --shards {} or fewer", fewer) : "use --batch 2 or more";
+  }
   const auto replicas = static_cast<std::uint64_t>(rows.replicas);
   const std::uint64_t parts = rows.full / (2 * replicas);
   if (parts > 0) return fmt::format("use --accumulate {}", parts);
@@ -192,7 +211,8 @@ void require_norm_values(const nn::Network& trained, const StepRows& rows,
   const std::string why = why_not_one_row(trained);
   if (why.empty()) return;
   const std::size_t norm_ranks = config.model_options.norm_ranks;
-  const std::string shared = counted(static_cast<std::size_t>(rows.replicas), "rank");
+  const std::string shared =
+      counted(static_cast<std::size_t>(rows.replicas), config.shards > 0 ? "shard" : "rank");
   require(!leaves_one_row(rows.full, rows, norm_ranks),
           fmt::format("batch = {} and accumulate = {} on {} give micro-batches of 1 row, of which "
                       "{}; {}, or larger images",

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/share.hpp"
+#include "lockstep/reduce/tree.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -31,6 +32,19 @@ std::vector<MicroBatch> plan_micro_batches(std::size_t global_rows, int replicas
     batches[i] = {first, rows, all};
     first += rows;
   }
+  return batches;
+}
+
+std::vector<MicroBatch> plan_own(std::size_t global_rows, std::size_t shards, std::size_t full_rows,
+                                 const comm::GridAxis& replica) {
+  if (shards == 0) return plan_micro_batches(global_rows, replica.count, replica.index, full_rows);
+  const reduce::ShardRange own = reduce::shards_of(shards, static_cast<std::size_t>(replica.count),
+                                                   static_cast<std::size_t>(replica.index));
+  const std::size_t begin = even_begin(global_rows, shards, own.first);
+  std::vector<MicroBatch> batches;
+  for (std::size_t s = own.first; s < own.last; ++s)
+    batches.push_back({even_begin(global_rows, shards, s) - begin,
+                       even_share(global_rows, shards, s), global_rows});
   return batches;
 }
 

@@ -60,6 +60,11 @@ config::Config settled(config::Config config) {
     config.data.element = config::ElementChoice::u8;
   if (config.data.task == config::TaskChoice::automatic)
     config.data.task = config::TaskChoice::classes;
+  if (config.shards > 0) {  // then the bits do not depend on these
+    config.comm.all_reduce = flat;
+    config.comm.bucket_mb = 0;
+    config.threads = 0;
+  }
   for (config::Switch* key : {&config.tune, &config.fuse_norms})
     if (*key == config::Switch::automatic) *key = config::Switch::off;
   return config;
@@ -99,8 +104,10 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
   // The order depends on the number of ranks, and by node also on where they are.
   same("data.block", before.data.block, now.data.block);
   same("data.window", before.data.window, now.data.window);
-  same(fmt::format("data.shuffle = {} and the number of ranks", shuffle), header.replicas,
-       static_cast<std::uint64_t>(conditions.replicas));
+  same(fmt::format("data.shuffle = {} and the number of {}", shuffle,
+                   before.shards > 0 || now.shards > 0 ? "shards" : "ranks"),
+       config::sharers(before, static_cast<int>(header.replicas)),
+       config::sharers(now, conditions.replicas));
   if (now.data.shuffle == data::Shuffle::node && !header.placement.empty())
     same(fmt::format("data.shuffle = {} and the ranks of each node", shuffle),
          "'" + header.placement + "'", "'" + conditions.placement + "'");
@@ -143,6 +150,7 @@ std::uint64_t steps_of_epoch(std::uint64_t rows, const config::Config& config) {
 std::string changed_placement(const model::CheckpointHeader& header, const config::Config& before,
                               const config::Config& now, const ResumeConditions& conditions) {
   using enum config::AllReduceChoice;
+  if (now.shards > 0 && now.shards == before.shards) return "";
   const bool counts = conditions.on_gpus || before.comm.all_reduce == two_level ||
                       now.comm.all_reduce == two_level || now.data.shuffle == data::Shuffle::node ||
                       has_groups_by_node(before) || has_groups_by_node(now);
@@ -212,11 +220,16 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   if (header.progress.batch != 0) require_same_rows(point, before, now, conditions);
 
   std::vector<std::string> changes = config::differences(before, settled(now));
-  if (header.backend != conditions.backend)
+  // Neither ranks nor threads change what shards add up to.
+  const bool same_shards = now.shards > 0 && now.shards == before.shards;
+  const auto bits_of = [&](const std::string& backend) {
+    return same_shards ? backend::without_threads(backend) : backend;
+  };
+  if (bits_of(header.backend) != bits_of(conditions.backend))
     changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
   if (header.build != conditions.build)
     changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
-  if (header.world != static_cast<std::uint64_t>(conditions.world))
+  if (!same_shards && header.world != static_cast<std::uint64_t>(conditions.world))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
   if (const std::string moved = changed_placement(header, before, now, conditions); !moved.empty())
     changes.push_back(moved);

@@ -274,6 +274,7 @@ Evaluator& RunLoop::evaluator() {
   if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
   spec.augment = data_.validation_augment();
   spec.replicas = spec_.grid.replicas;
+  spec.whole_blocks = config_.shards > 0;
   spec.workers = data_.loader_threads();
   spec.bind_worker = spec_.bind_worker;
   spec.stop = [this] { return wants_stop(); };

@@ -194,14 +194,20 @@ TEST_CASE("an exchange saves as many bytes as it says, also of a run that freeze
 
 TEST_CASE("what an exchange says that it allocates is what it does", "[exchange][memory]") {
   const std::size_t numbers = 25'000'000;
-  CHECK(exchange_bytes(ExchangeKind::bf16, numbers, 8) == 50'000'000);
-  CHECK(exchange_bytes(ExchangeKind::local, numbers, 8, true) -
-            exchange_bytes(ExchangeKind::local, numbers, 8) ==
+  CHECK(exchange_bytes(ExchangeKind::bf16, {.numbers = numbers, .world = 8}) == 50'000'000);
+  CHECK(exchange_bytes(ExchangeKind::local,
+                       {.numbers = numbers, .world = 8, .second_moments = true}) -
+            exchange_bytes(ExchangeKind::local, {.numbers = numbers, .world = 8}) ==
         100'000'000);
   // What is sent and what comes, and one pair more for each step that messages are late. A pair
   // that is free also keeps weights and momentum aside, but no second moments.
-  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, false, {.late = 0}) == 200'000'000);
-  CHECK(exchange_bytes(ExchangeKind::gossip, numbers, 8, true, {.late = 2}) == 700'000'000);
-  const double int8 = static_cast<double>(exchange_bytes(ExchangeKind::int8, numbers, 8));
+  CHECK(exchange_bytes(ExchangeKind::gossip, {.numbers = numbers, .world = 8, .gossip_late = 0}) ==
+        200'000'000);
+  CHECK(
+      exchange_bytes(ExchangeKind::gossip,
+                     {.numbers = numbers, .world = 8, .second_moments = true, .gossip_late = 2}) ==
+      700'000'000);
+  const double int8 =
+      static_cast<double>(exchange_bytes(ExchangeKind::int8, {.numbers = numbers, .world = 8}));
   CHECK(int8 == Approx(25e6 * (2 * (1 + 4.0 / 256) + 2 + 0.25)).epsilon(0.001));
 }

@@ -37,7 +37,8 @@ TEST_CASE("what an exchange and an update allocate is counted as a part of the p
   // The process itself may grow meanwhile, and sums are rounded to 4 MiB.
   CHECK(std::abs(reserved(half, 0) - without - 512 * mebibyte) <= 8 * mebibyte);
   CHECK(std::abs(reserved(half / 2, half / 2) - without - 512 * mebibyte) <= 8 * mebibyte);
-  CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact, nn::numbers(network), 4) == 0);
+  CHECK(reduce::exchange_bytes(reduce::ExchangeKind::exact,
+                               {.numbers = nn::numbers(network), .world = 4}) == 0);
 }
 
 TEST_CASE("Muon needs memory for its filters, some or all at once, and other rules need none",

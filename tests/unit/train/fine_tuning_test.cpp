@@ -173,7 +173,8 @@ TEST_CASE("the memory of an exchange is counted for what is trained, not for fro
       const TrainerSpec spec = counted(name);
       const std::size_t arena = Tuned(frozen_toml(name)).layout().size;
       // The arena is a little larger: its slices begin at whole lines of a cache.
-      const std::size_t most = reduce::exchange_bytes(spec.exchange, arena, 2);
+      const std::size_t most =
+          reduce::exchange_bytes(spec.exchange, {.numbers = arena, .world = 2});
       CHECK(spec.program.exchange_bytes <= most);
       CHECK(spec.program.exchange_bytes > most - most / 8);
       CHECK(spec.program.exchange_bytes < counted("none").program.exchange_bytes);

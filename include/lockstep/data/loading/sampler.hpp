@@ -32,9 +32,13 @@ struct SamplerSpec {
   std::size_t rows = 0;
   std::size_t global_batch = 1;
   int replica = 0, replicas = 1;
+  /// As many consecutive replicas' rows, from `replica` on, are this process's (shards of a batch).
+  int taken = 1;
   std::uint64_t seed = 1;
   Shuffle shuffle = Shuffle::global;
-  bool keep_last = false;   ///< the last uneven global batch is kept; else dropped
+  bool keep_last = false;  ///< the last uneven global batch is kept; else dropped
+  /// Of the last one each replica takes as many rows as of a full one, until none is left.
+  bool whole_blocks = false;
   std::size_t block = 1;    ///< block, node: rows of a block; the data set's last may have fewer
   std::size_t window = 16;  ///< block: blocks that are mixed
   std::vector<int> nodes = {};  ///< node: of each replica, 0 or more; empty: all on one
@@ -55,10 +59,12 @@ class Sampler {
   explicit Sampler(const SamplerSpec& spec);
   std::size_t batches() const;        ///< per epoch
   std::size_t dropped() const;        ///< rows of each epoch that no batch covers
-  std::size_t replica_batch() const;  ///< rows of a full batch on a replica, at most
+  std::size_t replica_batch() const;  ///< rows of a full batch that one process takes, at most
   /// This replica's part of batch `index`. Each batch is split as evenly as possible; the lower
   /// replicas take one row more.
   BatchPart part(std::size_t index) const;
+  /// Rows of each replica that is taken, in batch `index`.
+  std::vector<std::size_t> taken_rows(std::size_t index) const;
   /// The row at `position` of `epoch`, where a batch covers it: O(1).
   std::size_t row(std::uint64_t epoch, std::size_t position) const;
   /// The rows that this replica's node may read in any epoch: all rows, except with Shuffle::node.

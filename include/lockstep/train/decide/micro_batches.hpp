@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "lockstep/comm/nodes.hpp"
+
 namespace lockstep::train {
 
 /// One forward and backward of one replica.
@@ -20,5 +22,11 @@ struct MicroBatch {
 /// micro-batch. Pure.
 std::vector<MicroBatch> plan_micro_batches(std::size_t global_rows, int replicas, int replica,
                                            std::size_t full_rows);
+
+/// The same for a batch that is cut into shards, each of which is one micro-batch: those that the
+/// replica has. Some may have no rows, if the batch has fewer than shards. 0 shards: by the
+/// function above. Pure.
+std::vector<MicroBatch> plan_own(std::size_t global_rows, std::size_t shards, std::size_t full_rows,
+                                 const comm::GridAxis& replica);
 
 }  // namespace lockstep::train
