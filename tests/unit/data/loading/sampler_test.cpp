@@ -1,5 +1,6 @@
 #include "lockstep/data/loading/sampler.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
@@ -239,4 +240,64 @@ TEST_CASE("batches that ranks cannot share are errors that give the numbers", "[
   spec.rows = 5;
   spec.global_batch = 0;
   CHECK_THROWS_AS(Sampler(spec), InputError);
+}
+
+TEST_CASE("a process that takes the rows of several replicas reads what they would read",
+          "[sampler][shards]") {
+  for (const Shuffle shuffle : {Shuffle::none, Shuffle::global, Shuffle::block})
+    for (const bool keep_last : {false, true}) {
+      SamplerSpec spec{.rows = 103, .global_batch = 24, .replicas = 8};
+      spec.shuffle = shuffle;
+      spec.keep_last = keep_last;
+      spec.block = 3;
+      spec.window = 2;
+      const std::size_t batches = Sampler(spec).batches();
+      for (std::size_t index = 0; index < batches; ++index) {
+        const std::vector<std::size_t> expected = global_batch(spec, 2, index);
+        std::vector<std::size_t> rows, counts;
+        for (const auto& [first, taken] : {std::pair{0, 3}, {3, 4}, {7, 1}}) {
+          SamplerSpec own = spec;
+          own.replica = first;
+          own.taken = taken;
+          const Sampler sampler(own);
+          const BatchPart part = sampler.part(index);
+          CHECK(part.rows <= sampler.replica_batch());
+          for (std::size_t i = 0; i < part.rows; ++i)
+            rows.push_back(sampler.row(2, part.first_position + i));
+          const std::vector<std::size_t> of_each = sampler.taken_rows(index);
+          CHECK(of_each.size() == static_cast<std::size_t>(taken));
+          counts.insert(counts.end(), of_each.begin(), of_each.end());
+        }
+        CHECK(rows == expected);
+        for (std::size_t replica = 0; replica < 8; ++replica) {
+          SamplerSpec one = spec;
+          one.replica = static_cast<int>(replica);
+          CHECK(counts[replica] == Sampler(one).part(index).rows);
+        }
+      }
+    }
+}
+
+TEST_CASE(
+    "whole blocks: the last batch is cut as a full one, so each block is the same for any "
+    "number of replicas",
+    "[sampler][shards]") {
+  for (const int replicas : {1, 2, 3, 7}) {
+    std::vector<std::size_t> begins;
+    for (int replica = 0; replica < replicas; ++replica) {
+      SamplerSpec spec{.rows = 45, .global_batch = 10 * static_cast<std::size_t>(replicas)};
+      spec.replica = replica;
+      spec.replicas = replicas;
+      spec.shuffle = Shuffle::none;
+      spec.keep_last = spec.whole_blocks = true;
+      const Sampler sampler(spec);
+      for (std::size_t index = 0; index < sampler.batches(); ++index)
+        if (const BatchPart part = sampler.part(index); part.rows > 0) {
+          begins.push_back(part.first_position);
+          CHECK(part.rows == std::min<std::size_t>(10, 45 - part.first_position));
+        }
+    }
+    std::sort(begins.begin(), begins.end());
+    CHECK(begins == std::vector<std::size_t>{0, 10, 20, 30, 40});
+  }
 }

@@ -6,6 +6,7 @@
 
 using lockstep::train::MicroBatch;
 using lockstep::train::plan_micro_batches;
+using lockstep::train::plan_own;
 
 TEST_CASE("every row of every global batch lies in exactly one micro-batch", "[micro-batches]") {
   for (int world = 1; world <= 5; ++world)
@@ -43,4 +44,30 @@ TEST_CASE("a full batch gives equal micro-batches", "[micro-batches]") {
     CHECK(batches[i].rows == 16);
     CHECK(batches[i].global_rows == 32);
   }
+}
+
+TEST_CASE("a batch is cut into the same shards, whatever replicas have them", "[shards]") {
+  for (const std::size_t shards : {1, 2, 5, 8, 13})
+    for (std::size_t global = 1; global <= 30; ++global) {
+      std::vector<std::size_t> all;
+      for (const MicroBatch& one : plan_own(global, shards, 1, {.index = 0, .count = 1}))
+        all.push_back(one.rows);
+      REQUIRE(all.size() == shards);
+      for (int count = 1; count <= static_cast<int>(shards); ++count) {
+        std::vector<std::size_t> rows;
+        for (int index = 0; index < count; ++index) {
+          std::size_t next = 0;
+          for (const MicroBatch& one :
+               plan_own(global, shards, 1, {.index = index, .count = count})) {
+            REQUIRE(one.first == next);
+            REQUIRE(one.global_rows == global);
+            next += one.rows;
+            rows.push_back(one.rows);
+          }
+        }
+        REQUIRE(rows == all);
+      }
+    }
+  // Without shards, as before.
+  CHECK(plan_own(96, 0, 16, {.index = 1, .count = 2}).size() == 3);
 }
