@@ -13,13 +13,6 @@ namespace lockstep::reduce {
 using backend::Part;
 using backend::Vector;
 
-namespace {
-
-/// Buckets between the two hops of a bucket.
-constexpr std::size_t hops_apart = 2;
-
-}  // namespace
-
 NarrowExchange::NarrowExchange(ExchangeSpec spec, const ExchangeParts& parts)
     : BucketExchange(std::move(spec), parts.communicator),
       parts_(parts),

@@ -15,8 +15,8 @@ using backend::Vector;
 
 namespace {
 
-/// A bucket's first hop may begin while those of two others have not been added.
-constexpr std::size_t in_flight = 3;
+/// A bucket's first hop may begin while those of the others have not been added.
+constexpr std::size_t in_flight = hops_apart + 1;
 
 std::vector<ShardRange> leaves_of(const ShardRange& range) {
   std::vector<ShardRange> leaves;
@@ -43,8 +43,10 @@ std::size_t largest_share(std::size_t numbers, std::size_t world) {
 
 std::size_t shard_bytes(std::size_t numbers, std::size_t most, std::size_t shards,
                         std::size_t world) {
-  return sizeof(float) * (most_kept(shards, world) * numbers +
-                          in_flight * most_of_others(shards, world) * largest_share(most, world));
+  const std::size_t copies = sizeof(float) * most_kept(shards, world) * numbers;
+  const std::size_t others = most_of_others(shards, world);
+  if (others < 2) return copies;
+  return copies + sizeof(float) * in_flight * others * largest_share(most, world);
 }
 
 ShardExchange::ShardExchange(ExchangeSpec spec, const ExchangeParts& parts)
@@ -64,7 +66,7 @@ ShardExchange::ShardExchange(ExchangeSpec spec, const ExchangeParts& parts)
   for (const Bucket& bucket : buckets())
     largest_chunk_ = std::max(largest_chunk_, largest_share(bucket.size, world()));
   const std::size_t others = all.size() - (node_begin_[rank() + 1] - node_begin_[rank()]);
-  for (std::size_t i = 0; i < in_flight && others > 0; ++i)
+  for (std::size_t i = 0; i < in_flight && has_second_hop(); ++i)
     came_.push_back(vectors_.allocate(others * largest_chunk_ * sizeof(float), "others' sums"));
 }
 
@@ -123,6 +125,9 @@ void ShardExchange::send(std::size_t bucket) {
   network().wait(*compute().record());  // what is sent precedes its sending
   if (world() == 1) return;
   const std::string name = fmt::format("bucket {}", bucket);
+  if (!has_second_hop())
+    return communicator_.all_reduce(gradients(bucket, 0, size).elements(), comm::Reduction::sum,
+                                    name, network());
   const Chunk mine = chunk(bucket, rank());
   for_others([&](std::size_t to, std::size_t from) {
     const Chunk theirs = chunk(bucket, to);

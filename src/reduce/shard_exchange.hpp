@@ -2,7 +2,8 @@
 
 // Why two hops. No collective promises an order of its sum, so rank o adds chunk o of a bucket: it
 // gets what the others have of it, adds all in the tree's order and gives the sum to all. Where
-// each rank's shards are one node of the tree, as many bytes travel as in an all-reduce.
+// each rank's shards are one node of the tree, as many bytes travel as in an all-reduce. The sum of
+// two numbers has no order: there an all-reduce is used.
 
 #include <cstddef>
 #include <string>
@@ -29,7 +30,7 @@ class ShardExchange final : public NarrowExchange {
     std::size_t first = 0, count = 0;
   };
   void send(std::size_t bucket) override;
-  bool has_second_hop() const override { return world() > 1; }
+  bool has_second_hop() const override { return of_nodes_.size() > 2; }
   void send_again(std::size_t bucket) override;
   void take(std::size_t) override {}
   Chunk chunk(std::size_t bucket, std::size_t rank) const;

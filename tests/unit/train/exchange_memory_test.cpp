@@ -87,7 +87,7 @@ TEST_CASE("the average and the second moments are counted, once each, also in wh
   CHECK(planned(true, true).between_steps == saved + 2 * weights);
 }
 
-TEST_CASE("shards take a copy of the gradients for each level that a rank adds, and three buckets",
+TEST_CASE("shards take a copy of the gradients for each level that a rank adds, and five buckets",
           "[memory][shards]") {
   const auto bytes = [](std::size_t shards, std::size_t world) {
     return reduce::exchange_bytes(
@@ -95,7 +95,7 @@ TEST_CASE("shards take a copy of the gradients for each level that a rank adds, 
         {.numbers = 1'000'000, .world = world, .shards = shards, .bucket_bytes = 400'000});
   };
   CHECK(bytes(8, 1) == 3 * 4'000'000);
-  CHECK(bytes(8, 8) == 3 * 7 * 50'000);
-  CHECK(bytes(8, 2) == 2 * 4'000'000 + 3 * 200'000);
-  CHECK(bytes(64, 8) == 3 * 4'000'000 + 3 * 7 * 50'000);
+  CHECK(bytes(8, 8) == 5 * 7 * 50'000);
+  CHECK(bytes(8, 2) == 2 * 4'000'000);
+  CHECK(bytes(64, 8) == 3 * 4'000'000 + 5 * 7 * 50'000);
 }
