@@ -176,6 +176,23 @@ TEST_CASE("the sum of shards has the bits of one tree on any ranks, in buckets o
   }
 }
 
+TEST_CASE("as many bytes travel as shard_cost() says", "[shards]") {
+  const auto bytes_of_step = [](std::size_t shards, int ranks) {
+    Queues queues;
+    threads_tell(queues, ranks, false, [&](comm::Communicator& communicator) -> std::string {
+      Rank rank(communicator, {.buckets = {}, .shards = shards}, 200'000);
+      shards > 0 ? step_of_shards(rank, shards, 0) : rank.step(0);
+      return "";
+    });
+    return static_cast<double>(queues.bytes);
+  };
+  for (const int ranks : {2, 3, 4, 5, 7, 8}) {
+    INFO(ranks << " ranks");
+    const double cost = shard_cost(8, static_cast<std::size_t>(ranks)).bytes;
+    CHECK(bytes_of_step(8, ranks) == Approx(cost * bytes_of_step(0, ranks)).epsilon(0.02));
+  }
+}
+
 TEST_CASE("a shard that is missing in a step, or one too many, is an error", "[shards]") {
   Queues queues;
   threads_tell(queues, 1, false, [&](comm::Communicator& communicator) -> std::string {
