@@ -47,7 +47,12 @@ run srun -N2 hostname
 ((status == 0)) && says "$node2"
 verdict $? 'a node that was started again accepts tasks'
 
+# A process that is still in a node's network holds the network, and so the interface to it.
 state=/run/mini-slurm-$MINI_SLURM_ID
+nsenter -t "$(cut -d' ' -f1 "$state/pid/init.$node1")" -n sleep 600 &
+holder=$!
+in_the_network() { [[ $(readlink "/proc/$holder/ns/net") != $(readlink /proc/self/ns/net) ]]; }
+until_it 100 in_the_network
 pids=$(cut -d' ' -f1 "$state"/pid/*)
 mini down >/dev/null 2>&1
 left=0
@@ -57,3 +62,7 @@ done
 said="process: $left; $(ip -o link | grep -E "$node1|msbr$MINI_SLURM_ID")"
 ((left == 0)) && [[ ! -e $state ]] && ! says "$node1|msbr"
 verdict $? 'when the cluster is down, no process, interface or file is left'
+run mini up 2
+((status == 0)) && kill -0 $holder
+verdict $? "a process that still holds a node's network does not keep the next cluster from starting"
+kill $holder

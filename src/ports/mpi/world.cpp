@@ -259,6 +259,15 @@ SwitchYields find_switch_of_yields() {
   return reinterpret_cast<SwitchYields>(::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
 }
 
+/// Open MPI 5 ends its process as soon as the network closes a connection to another rank, whatever
+/// its calls are told to do with errors. Then no rank could say which one is lost. So it waits
+/// before that (its parameter opal_abort_delay), for longer than ranks wait for each other: they
+/// end meanwhile. Open MPI 4 continues without the connection, and other libraries lack this.
+constexpr int patience_with_the_lost_s = 600;
+void delay_aborts(int seconds) {
+  if (int* delay = static_cast<int*>(::dlsym(RTLD_DEFAULT, "opal_abort_delay"))) *delay = seconds;
+}
+
 }  // namespace
 
 }  // namespace lockstep::mpi
@@ -286,6 +295,7 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
   int provided = MPI_THREAD_SINGLE;
   must(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
   if (switch_yields) switch_yields(false);
+  delay_aborts(patience_with_the_lost_s);
   must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   must(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (started) started();
@@ -319,6 +329,7 @@ void World::abort(int status) {
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
   if (initialized != 0 && finalized == 0) {
+    delay_aborts(0);
     // MPI_Abort of Open MPI is this, after six lines that say nothing about the reason.
     using Abort = int (*)(MPI_Comm, int);
     if (const auto abort = reinterpret_cast<Abort>(::dlsym(RTLD_DEFAULT, "ompi_mpi_abort")))

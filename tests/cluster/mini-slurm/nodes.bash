@@ -15,7 +15,9 @@ inside()  {                             # inside NAME [nsenter flags] -- CMD...
   p=$(pid_of "init.$n") || die "$n is down"
   nsenter -t "$p" "$@"
 }
-delete_link() { [ ! -e "/sys/class/net/$1" ] || ip link del "$1" 2>/dev/null || true; }
+# An ended node's interface may stay for as long as its namespace does; /sys may show those of
+# another namespace.
+delete_link() { ip link del "$1" 2>/dev/null || true; }
 slurm()   { SLURM_CONF=$S/slurm.conf "$@"; }
 
 # The first process of a node: PID 1 of its PID namespace, which also reaps orphans.
