@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/output_loss.hpp"
 #include "lockstep/backend/cross_entropy.hpp"
+#include "lockstep/backend/output_loss.hpp"
 
 namespace lockstep::backend {
 namespace {
@@ -87,19 +87,6 @@ void class_loss(const LossSpec& spec, std::span<const float> logits, const data:
         arithmetic::logit_gradient(wanted, static_cast<std::int32_t>(k), logits[k], sum, scale);
 }
 
-/// Adds a known output to the sums.
-void count_output(const LossSpec& spec, double output, double wanted, Metrics& metrics) {
-  if (spec.task == data::Task::values) {
-    metrics.sums[0] += 1;
-    metrics.sums[1] += (output - wanted) * (output - wanted);
-    return;
-  }
-  const bool said = output > 0, applies = wanted > 0.5;
-  metrics.sums[0] += said && applies;
-  metrics.sums[1] += said && !applies;
-  metrics.sums[2] += !said && applies;
-}
-
 }  // namespace
 
 void row_loss(const LossSpec& spec, std::span<const float> logits, const data::Target& target,
@@ -110,17 +97,13 @@ void row_loss(const LossSpec& spec, std::span<const float> logits, const data::T
   }
   if (spec.task == data::Task::classes)
     return class_loss(spec, logits, target, scale, metrics, gradient);
+  const arithmetic::OutputRule rule{spec.task, spec.smoothing, spec.delta};
   const double share = 1 / static_cast<double>(logits.size());
   double sum = 0;
   for (std::size_t k = 0; k < logits.size(); ++k) {
-    arithmetic::OutputLoss of;
-    if (!std::isnan(wanted[k])) {
-      of = spec.task == data::Task::labels
-               ? arithmetic::label_loss(logits[k], wanted[k], spec.smoothing)
-               : arithmetic::value_loss(logits[k], wanted[k], spec.delta);
-      count_output(spec, logits[k], wanted[k], metrics);
-    }
+    const arithmetic::CountedOutput of = arithmetic::judge_output(rule, logits[k], wanted[k]);
     sum += of.loss;
+    for (std::size_t i = 0; i < metrics.sums.size(); ++i) metrics.sums[i] += of.sums[i];
     if (gradient != nullptr) gradient[k] = static_cast<float>(scale * share * of.gradient);
   }
   metrics.loss += sum * share;

@@ -1,5 +1,5 @@
-#include "backend/output_loss.hpp"
 #include "lockstep/backend/logits.hpp"
+#include "lockstep/backend/output_loss.hpp"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -27,10 +27,13 @@ class HeadRunner final : public Runner {
     in.logits = at(p.head.logits);
     in.bias = bias_;
     in.targets = c.input.targets();
+    in.wanted = c.input.wanted();
     in.rows = c.spec.batch;
     in.classes = classes_;
+    in.task = c.spec.loss.task;
     in.smoothing = c.spec.loss.smoothing;
-    loss(in, c.parameters.scalars(), c.at<RowMetrics>(p.head.row_metrics), c.metrics,
+    in.delta = c.spec.loss.delta;
+    loss(in, c.parameters.scalars(), c.at<DeviceMetrics>(p.head.row_metrics), c.metrics,
          at(p.head.dlogits), c.stream());
   }
 

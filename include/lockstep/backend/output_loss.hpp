@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "lockstep/data/data_set_info.hpp"
+
 /// The loss of one output of a row, where each output is judged alone: a label that applies or does
 /// not, or a number. constexpr, for host and device code alike; that of classes is in
 /// cross_entropy.hpp.
@@ -36,6 +38,32 @@ constexpr OutputLoss value_loss(double value, double wanted, double delta) {
   if (error > delta) return {delta * (error - delta / 2), delta};
   if (error < -delta) return {delta * (-error - delta / 2), -delta};
   return {error * error / 2, error};
+}
+
+/// What is asked of each output of a row: see LossSpec.
+struct OutputRule {
+  data::Task task = data::Task::labels;
+  double smoothing = 0, delta = 0;
+};
+
+/// What one output adds to its row's loss and to Metrics::sums.
+struct CountedOutput {
+  double loss = 0, gradient = 0;
+  double sums[3] = {};
+};
+
+/// 0 for an output of which nothing is known: `wanted` is NaN.
+constexpr CountedOutput judge_output(const OutputRule& rule, double output, double wanted) {
+  if (wanted != wanted) return {};
+  if (rule.task == data::Task::values) {
+    const OutputLoss of = value_loss(output, wanted, rule.delta);
+    return {of.loss, of.gradient, {1, (output - wanted) * (output - wanted), 0}};
+  }
+  const OutputLoss of = label_loss(output, wanted, rule.smoothing);
+  const bool said = output > 0, applies = wanted > 0.5;
+  return {of.loss,
+          of.gradient,
+          {said && applies ? 1. : 0, said && !applies ? 1. : 0, !said && applies ? 1. : 0}};
 }
 
 }  // namespace lockstep::backend::arithmetic
