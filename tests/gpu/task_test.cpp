@@ -1,5 +1,5 @@
-// Networks that say labels and values, on the GPU and on the CPU: loss, counts and gradients, for
-// images of every element. The emulated tests run the same cases on the host.
+// Networks that say labels, values and weighted classes, on the GPU and on the CPU: loss, counts
+// and gradients, for images of every element. The emulated tests run the same cases on the host.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -30,7 +30,9 @@ struct Rows {
       if (i % 5 == 4) wanted.back() = std::numeric_limits<float>::quiet_NaN();
     }
     std::fill_n(&wanted[network.classes], network.classes, wanted[4]);
-    targets.assign(rows, {0, 0, 1});
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(rows); ++i)
+      targets.push_back(task == Task::classes ? data::Target{i % 3, i % 2, 0.75f}
+                                              : data::Target{0, 0, 1});
     targets.back() = {};
   }
   data::Batch batch(std::uint64_t index) const {
@@ -99,8 +101,8 @@ double distance_between(const Result& got, const Result& want) {
 }  // namespace
 
 TEST_CASE(
-    "loss, counts and gradients of labels and values are the CPU's, every element and "
-    "precision",
+    "loss, counts and gradients of labels, values and weighted classes are the CPU's, every "
+    "element and precision",
     "[gpu]") {
   if (!gpu()) return;
   const Case c(plain(), rows, 5);

@@ -25,9 +25,11 @@ constexpr double sigmoid(double x) {
 }
 
 /// Binary cross entropy of a logit against a share from 0 to 1, which smoothing moves towards 1/2.
-constexpr OutputLoss label_loss(double logit, double share, double smoothing) {
+/// positive: what the loss of the share is multiplied by, and that of the rest is not.
+constexpr OutputLoss label_loss(double logit, double share, double smoothing, double positive = 1) {
   const double on = share * (1 - smoothing) + smoothing / 2;
-  return {on * softplus(-logit) + (1 - on) * softplus(logit), sigmoid(logit) - on};
+  return {positive * on * softplus(-logit) + (1 - on) * softplus(logit),
+          (1 + (positive - 1) * on) * sigmoid(logit) - positive * on};
 }
 
 /// delta 0: the squared difference. Else Huber's loss (1964): half of it up to delta, and from
@@ -52,14 +54,15 @@ struct CountedOutput {
   double sums[3] = {};
 };
 
-/// 0 for an output of which nothing is known: `wanted` is NaN.
-constexpr CountedOutput judge_output(const OutputRule& rule, double output, double wanted) {
+/// 0 for an output of which nothing is known: `wanted` is NaN. positive: see label_loss().
+constexpr CountedOutput judge_output(const OutputRule& rule, double output, double wanted,
+                                     double positive = 1) {
   if (wanted != wanted) return {};
   if (rule.task == data::Task::values) {
     const OutputLoss of = value_loss(output, wanted, rule.delta);
     return {of.loss, of.gradient, {1, (output - wanted) * (output - wanted), 0}};
   }
-  const OutputLoss of = label_loss(output, wanted, rule.smoothing);
+  const OutputLoss of = label_loss(output, wanted, rule.smoothing, positive);
   const bool said = output > 0, applies = wanted > 0.5;
   return {of.loss,
           of.gradient,

@@ -84,7 +84,8 @@ Outputs run_loss(const Rows& in, const backend::LossSpec& spec, bool training,
         .classes = static_cast<int>(in.classes),
         .task = spec.task,
         .smoothing = spec.smoothing,
-        .delta = spec.delta},
+        .delta = spec.delta,
+        .weights = spec.weights.empty() ? nullptr : spec.weights.data()},
        &scalars, row_metrics.data(), &metrics, training ? dlogits.floats() : nullptr, stream);
   return {{metrics.loss, static_cast<double>(metrics.rows), static_cast<double>(metrics.top1),
            static_cast<double>(metrics.top5)},
@@ -136,21 +137,32 @@ TEST_CASE("evaluation has no gradient of the logits, and a NaN never counts as r
   for (std::size_t i = 0; i < 30; ++i) CHECK(std::isnan(spoiled[1][i]));
 }
 
-TEST_CASE("losses of labels and values are the CPU's, unknown ones and padding included",
-          "[kernel]") {
+TEST_CASE(
+    "losses of labels, values and weighted classes are the CPU's, unknown ones and padding "
+    "included",
+    "[kernel]") {
   using data::Task;
   DeviceScalars scalars;
   scalars.step.gradient_scale = 0.125f;
   scalars.loss_scale.scale = 1024;
-  for (const backend::LossSpec& spec : {backend::LossSpec{.task = Task::labels},
-                                        backend::LossSpec{.task = Task::labels, .smoothing = 0.1f},
-                                        backend::LossSpec{.task = Task::values},
-                                        backend::LossSpec{.task = Task::values, .delta = 1}})
+  struct Kind {
+    Task task;
+    float smoothing = 0, delta = 0;
+    bool weighted = false;
+  };
+  for (const Kind& kind :
+       {Kind{Task::labels}, Kind{Task::labels, 0.1f}, Kind{Task::labels, 0.1f, 0, true},
+        Kind{Task::classes, 0, 0, true}, Kind{Task::classes, 0.1f, 0, true}, Kind{Task::values},
+        Kind{Task::values, 0, 1}})
     for (const int outputs : {1, 19, 33, 1000})
       for (const std::size_t rows : {1u, 9u, 300u}) {
         if (outputs == 1000 && rows == 300) continue;
-        INFO(choice_name(spec.task) << ": " << rows << " rows of " << outputs << ", smoothing "
-                                    << spec.smoothing << ", delta " << spec.delta);
+        backend::LossSpec spec{.task = kind.task, .smoothing = kind.smoothing, .delta = kind.delta};
+        for (int k = 0; kind.weighted && k < outputs; ++k)
+          spec.weights.push_back(static_cast<float>(k % 4) * 0.7f + 0.1f);
+        INFO(choice_name(spec.task)
+             << ": " << rows << " rows of " << outputs << ", smoothing " << spec.smoothing
+             << ", delta " << spec.delta << ", " << spec.weights.size() << " weights");
         Rows in(rows, outputs);
         for (std::size_t i = 0; i < in.logits.size(); ++i)
           in.wanted.push_back(i % 7 == 2                  ? NAN
@@ -170,7 +182,7 @@ TEST_CASE("losses of labels and values are the CPU's, unknown ones and padding i
             [&](cudaStream_t stream) { return run_loss(in, spec, true, scalars, stream); });
         CHECK(got[0][0] == Approx(before.loss + want.loss).epsilon(1e-12));
         CHECK(got[0][1] == static_cast<double>(before.rows + want.rows));
-        CHECK(got[0][2] == static_cast<double>(before.top1));
+        CHECK(got[0][2] == static_cast<double>(before.top1 + want.top1));
         for (std::size_t i = 0; i < 3; ++i)
           CHECK(got[3][i] == Approx(before.sums[i] + want.sums[i]).epsilon(1e-12));
         check_near(got[1], std::vector<double>(dlogits.begin(), dlogits.end()), 1e-7, "dlogits");

@@ -186,6 +186,7 @@ struct LossInput {
   int classes = 0;  ///< or labels, or values
   data::Task task = data::Task::classes;
   float smoothing = 0, delta = 0;
+  const float* weights = nullptr;  ///< [classes]: see backend::LossSpec; nullptr: 1
 };
 /// backend::row_loss() of each row, added to `metrics`; targets are nullptr where no row has one.
 /// row_metrics: [rows], scratch. dlogits (nullptr in evaluation) is multiplied by gradient scale

@@ -46,12 +46,14 @@ __global__ void __launch_bounds__(block_threads)
   const int lane = static_cast<int>(threadIdx.x % warp);
   if (row >= in.rows) return;
   float* logits = in.logits + row * in.classes;
-  double highest = -INFINITY, all = 0;
+  const backend::arithmetic::OutputWeights weights{in.weights};
+  double highest = -INFINITY, all = 0, weight_sum = 0;
   for (int k = lane; k < in.classes; k += warp) {
     const float logit = logits[k] + in.bias[k];
     logits[k] = logit;
     highest = fmax(highest, static_cast<double>(logit));
-    all += static_cast<double>(logit);
+    all += weights.of(k) * static_cast<double>(logit);
+    weight_sum += weights.of(k);
   }
   const data::Target target = in.targets != nullptr ? in.targets[row] : data::Target{};
   if (target.label_a < 0) return skip_row(in, row, lane, row_metrics, dlogits);
@@ -67,9 +69,11 @@ __global__ void __launch_bounds__(block_threads)
   const double log_sum = highest + log(warp_sum(sum));
   const int place = warp_sum(better);
   const std::int32_t other = target.label_b < 0 ? target.label_a : target.label_b;
-  const auto wanted = backend::arithmetic::wanted(target.label_a, other, target.mix, in.smoothing,
-                                                  static_cast<std::size_t>(in.classes));
   all = warp_sum(all);
+  weight_sum = warp_sum(weight_sum);
+  const auto wanted =
+      backend::arithmetic::wanted(target.label_a, other, target.mix, in.smoothing,
+                                  static_cast<std::size_t>(in.classes), weights, weight_sum);
   if (lane == 0)
     row_metrics[row] = {
         backend::arithmetic::cross_entropy(wanted, log_sum, its_own, logits[other], all),
@@ -81,7 +85,7 @@ __global__ void __launch_bounds__(block_threads)
   const double scale = scale_of(*scalars);
   for (int k = lane; k < in.classes; k += warp)
     dlogits[row * in.classes + k] =
-        backend::arithmetic::logit_gradient(wanted, k, logits[k], log_sum, scale);
+        backend::arithmetic::logit_gradient(wanted, k, logits[k], log_sum, scale, weights.of(k));
 }
 
 /// Of labels and values: each output is judged alone.
@@ -93,6 +97,7 @@ __global__ void __launch_bounds__(block_threads)
   if (row >= in.rows) return;
   const bool counts = in.targets != nullptr && in.targets[row].label_a >= 0;
   const backend::arithmetic::OutputRule rule{in.task, in.smoothing, in.delta};
+  const backend::arithmetic::OutputWeights positive{in.weights};
   const double share = 1 / static_cast<double>(in.classes);
   const double scale = scale_of(*scalars) * share;
   double loss = 0, sums[3] = {};
@@ -101,7 +106,7 @@ __global__ void __launch_bounds__(block_threads)
     const float logit = in.logits[at] + in.bias[k];
     in.logits[at] = logit;
     backend::arithmetic::CountedOutput of;
-    if (counts) of = backend::arithmetic::judge_output(rule, logit, in.wanted[at]);
+    if (counts) of = backend::arithmetic::judge_output(rule, logit, in.wanted[at], positive.of(k));
     loss += of.loss;
     for (int i = 0; i < 3; ++i) sums[i] += of.sums[i];
     if (dlogits) dlogits[at] = static_cast<float>(scale * of.gradient);
