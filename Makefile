@@ -82,7 +82,7 @@ GPU_TESTS := $(if $(and $(WITH_CUDA),$(wildcard tests/gpu)),$(BUILD)/gpu_tests)
 EMULATED  := $(if $(and $(CUDA_H),$(CUDNN_H),$(NCCL_H)),$(BUILD)/emulated_tests)
 EMU_SRC   := $(call found,tests/emulated,*.cpp) $(filter-out %/mpi_world.cpp,$(SUPPORT)) \
              $(addprefix tests/gpu/,fixture.cpp input_test.cpp program_test.cpp recompute_test.cpp \
-               train_test.cpp) $(call found,tests/gpu/steps,*.cpp) \
+               task_test.cpp train_test.cpp) $(call found,tests/gpu/steps,*.cpp) \
              $(filter-out $(addprefix %/,conv_engines.cpp preflight.cpp),\
                $(call found,src/ports/cuda,*.cpp)) $(call found,src/ports/nccl,*.cpp)
 EMU_OBJ   := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(call found,src/ports/cuda,*.cu))

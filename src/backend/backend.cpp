@@ -179,6 +179,8 @@ std::unique_ptr<Parameters> Backend::make_parameters(const nn::Network& network,
 
 std::unique_ptr<Program> Backend::compile(const nn::Network& network, const ProgramSpec& spec,
                                           Parameters& parameters) {
+  check(spec.loss.weights.empty() || spec.loss.weights.size() == network.classes,
+        "the loss has a weight for each output, or none");
   if (network.frozen_nodes == 0) return compile_part(network, spec, parameters);
   const auto [frozen, trained] = nn::split_frozen(network);
   auto first = compile_part(frozen, evaluation(spec), parameters.frozen());

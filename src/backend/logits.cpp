@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/output_loss.hpp"
 #include "lockstep/backend/cross_entropy.hpp"
+#include "lockstep/backend/output_loss.hpp"
 
 namespace lockstep::backend {
 namespace {
@@ -55,15 +55,21 @@ std::vector<double> probabilities_of(std::span<const float> logits) {
 
 double top_probability(std::span<const float> logits) { return 1 / exponentials(logits).sum; }
 
-double count_row(Metrics& metrics, std::span<const float> logits, const data::Target& target,
-                 float smoothing) {
-  if (target.label_a < 0) return 0;
-  double all = 0;
-  for (const double logit : logits) all += logit;
+namespace {
+
+void class_loss(const LossSpec& spec, std::span<const float> logits, const data::Target& target,
+                float scale, Metrics& metrics, float* gradient) {
+  const arithmetic::OutputWeights weights{spec.weights.empty() ? nullptr : spec.weights.data()};
+  double all = 0, weight_sum = 0;
+  for (std::size_t k = 0; k < logits.size(); ++k) {
+    const double weight = weights.of(static_cast<std::int32_t>(k));
+    all += weight * static_cast<double>(logits[k]);
+    weight_sum += weight;
+  }
   const double sum = log_sum(logits);
   const std::int32_t other = target.label_b < 0 ? target.label_a : target.label_b;
-  const arithmetic::Wanted wanted =
-      arithmetic::wanted(target.label_a, other, target.mix, smoothing, logits.size());
+  const arithmetic::Wanted wanted = arithmetic::wanted(
+      target.label_a, other, target.mix, spec.smoothing, logits.size(), weights, weight_sum);
   const auto logit_of = [&](std::int32_t label) { return logits[static_cast<std::size_t>(label)]; };
   metrics.loss +=
       arithmetic::cross_entropy(wanted, sum, logit_of(wanted.a), logit_of(wanted.b), all);
@@ -71,36 +77,18 @@ double count_row(Metrics& metrics, std::span<const float> logits, const data::Ta
   const std::size_t better = rank_of_label(logits, wanted.a);
   metrics.top1 += better < 1;
   metrics.top5 += better < 5;
-  return sum;
-}
-
-namespace {
-
-void class_loss(const LossSpec& spec, std::span<const float> logits, const data::Target& target,
-                float scale, Metrics& metrics, float* gradient) {
-  const double sum = count_row(metrics, logits, target, spec.smoothing);
-  if (gradient == nullptr) return;
-  const arithmetic::Wanted wanted =
-      arithmetic::wanted(target.label_a, target.label_b, target.mix, spec.smoothing, logits.size());
-  for (std::size_t k = 0; k < logits.size(); ++k)
+  for (std::size_t k = 0; gradient != nullptr && k < logits.size(); ++k) {
+    const auto label = static_cast<std::int32_t>(k);
     gradient[k] =
-        arithmetic::logit_gradient(wanted, static_cast<std::int32_t>(k), logits[k], sum, scale);
-}
-
-/// Adds a known output to the sums.
-void count_output(const LossSpec& spec, double output, double wanted, Metrics& metrics) {
-  if (spec.task == data::Task::values) {
-    metrics.sums[0] += 1;
-    metrics.sums[1] += (output - wanted) * (output - wanted);
-    return;
+        arithmetic::logit_gradient(wanted, label, logits[k], sum, scale, weights.of(label));
   }
-  const bool said = output > 0, applies = wanted > 0.5;
-  metrics.sums[0] += said && applies;
-  metrics.sums[1] += said && !applies;
-  metrics.sums[2] += !said && applies;
 }
 
 }  // namespace
+
+void count_row(Metrics& metrics, std::span<const float> logits, const data::Target& target) {
+  row_loss({}, logits, target, nullptr, 1, metrics, nullptr);
+}
 
 void row_loss(const LossSpec& spec, std::span<const float> logits, const data::Target& target,
               const float* wanted, float scale, Metrics& metrics, float* gradient) {
@@ -110,17 +98,14 @@ void row_loss(const LossSpec& spec, std::span<const float> logits, const data::T
   }
   if (spec.task == data::Task::classes)
     return class_loss(spec, logits, target, scale, metrics, gradient);
+  const arithmetic::OutputRule rule{spec.task, spec.smoothing, spec.delta};
   const double share = 1 / static_cast<double>(logits.size());
   double sum = 0;
   for (std::size_t k = 0; k < logits.size(); ++k) {
-    arithmetic::OutputLoss of;
-    if (!std::isnan(wanted[k])) {
-      of = spec.task == data::Task::labels
-               ? arithmetic::label_loss(logits[k], wanted[k], spec.smoothing)
-               : arithmetic::value_loss(logits[k], wanted[k], spec.delta);
-      count_output(spec, logits[k], wanted[k], metrics);
-    }
+    const arithmetic::CountedOutput of = arithmetic::judge_output(
+        rule, logits[k], wanted[k], spec.weights.empty() ? 1 : spec.weights[k]);
     sum += of.loss;
+    for (std::size_t i = 0; i < metrics.sums.size(); ++i) metrics.sums[i] += of.sums[i];
     if (gradient != nullptr) gradient[k] = static_cast<float>(scale * share * of.gradient);
   }
   metrics.loss += sum * share;

@@ -27,7 +27,9 @@ Inference::Inference(backend::Backend& backend, const nn::Network& network,
                      const backend::ProgramSpec& spec, backend::Parameters& parameters)
     : backend_(backend), network_(network), spec_(spec), parameters_(parameters) {
   spec_.training = false;
-  spec_.loss.smoothing = 0;  // so that losses with and without it compare
+  // So that losses with and without these compare.
+  spec_.loss.smoothing = 0;
+  spec_.loss.weights.clear();
   program_for(spec_.batch);
 }
 

@@ -47,6 +47,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   config_ = decisions_->in(spec_.config);
   trainer_spec_ = make_trainer_spec(config_, data_.input(), spec_.grid.replicas.count,
                                     spec_.grid.replicas.index);
+  trainer_spec_.program.loss.weights = data_.loss_weights();
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());
 }

@@ -90,6 +90,7 @@ RunData::RunData(const RunSpec& spec, comm::Control& control, const DataChoices&
   else
     open_sets(begun_with);
   choose_order();
+  if (training_) choose_weights();
 }
 
 DataChoices RunData::choices() const {
@@ -171,6 +172,13 @@ void RunData::choose_order() {
       order.nodes.push_back(
           static_cast<int>(spec_.nodes.node_of(spec_.grid.first_rank_of(replica))));
   sampler_.emplace(order);
+}
+
+void RunData::choose_weights() {
+  const data::ClassBalance* balance = sampler_->spec().balance.get();
+  loss_weights_ = train::loss_weights(config_, *training_, balance);
+  const std::string said = say_weights(loss_weights_, balance, input_);
+  if (control_.rank() == 0 && !said.empty()) log::info(said);
 }
 
 /// Nodes may copy to different folders, or not at all.

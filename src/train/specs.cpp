@@ -100,7 +100,11 @@ data::SamplerSpec training_order(const config::Config& config, const data::DataS
           .shuffle = config.data.shuffle,
           .keep_last = config.data.keep_last,
           .block = std::clamp<std::size_t>(block, 1, info.rows),
-          .window = config.data.window};
+          .window = config.data.window,
+          .balance =
+              config.data.balance > 0
+                  ? data::balance_classes(rows.labels(), info.classes.size(), config.data.balance)
+                  : nullptr};
 }
 
 data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored) {

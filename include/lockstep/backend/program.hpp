@@ -44,6 +44,8 @@ struct LossSpec {
   data::Task task = data::Task::classes;
   float smoothing = 0;  ///< of classes and labels
   float delta = 0;      ///< of values, in deviations: Huber's; 0: the squared difference
+  /// Of each class; of each label, where it applies. Empty: 1.
+  std::vector<float> weights = {};
 };
 
 struct ProgramSpec {

@@ -80,6 +80,7 @@ struct Config {
     lockstep::data::Shuffle shuffle = lockstep::data::Shuffle::global;
     std::size_t block = 0;
     std::size_t window = 16;
+    float balance = 0;
     std::size_t readahead = 0;
     std::string stage;
     ReadBy read = ReadBy::pread;
@@ -122,6 +123,7 @@ struct Config {
     double ema = 0;
     float label_smoothing = 0;
     float huber_delta = 0;
+    std::string class_weights, positive_weights;
     float warmup_epochs = 0;
     float warmup_start = 0;
     lockstep::optim::Decay decay = lockstep::optim::Decay::cosine;

@@ -56,8 +56,8 @@ class Classifier {
 /// parameters may change between batches.
 class Inference final : public Classifier {
  public:
-  /// Compiles a program for batches of spec.batch rows. Of `spec`, training and label smoothing are
-  /// ignored.
+  /// Compiles a program for batches of spec.batch rows. Of `spec`, training, label smoothing and
+  /// the loss's weights are ignored.
   Inference(backend::Backend& backend, const nn::Network& network, const backend::ProgramSpec& spec,
             backend::Parameters& parameters);
   /// The first batch of a capacity other than spec.batch has a program compiled for it.

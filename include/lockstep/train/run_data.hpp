@@ -49,6 +49,8 @@ class RunData {
   const data::DataSetInfo& input() const { return input_; }
   const data::DataSet* validation() const { return validation_ ? &*validation_ : nullptr; }
   data::AugmentSpec validation_augment() const;
+  /// backend::LossSpec::weights of the training.
+  const std::vector<float>& loss_weights() const { return loss_weights_; }
   std::uint64_t steps_per_epoch() const { return sampler_->batches(); }
   std::size_t dropped_rows() const { return sampler_->dropped(); }
   std::size_t global_rows(std::uint64_t batch) const { return sampler_->part(batch).global_rows; }
@@ -84,6 +86,7 @@ class RunData {
   void open_sets(const DataChoices& begun_with);
   void open_validation();
   void choose_order();
+  void choose_weights();
   void measure_workers(const data::LoaderSpec& loading);
 
   const RunSpec& spec_;
@@ -95,6 +98,7 @@ class RunData {
   data::AugmentSpec augment_;  ///< of training rows
   data::DataSetInfo input_;
   std::optional<data::Sampler> sampler_;
+  std::vector<float> loss_weights_;
   std::size_t measured_workers_ = 0;         ///< 0: not measured
   std::optional<data::Loader> loader_;       ///< empty when no step is left
   std::optional<data::Batch> looked_ahead_;  ///< lent already, being copied to the device

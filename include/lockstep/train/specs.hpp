@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/config.hpp"
 #include "lockstep/data/augment/augment.hpp"
@@ -32,6 +35,16 @@ void say_what_is_read(const data::DataSet& rows, const std::string& path);
 /// The order of the training rows. `rows`: the training set. Replica and nodes are left open.
 data::SamplerSpec training_order(const config::Config& config, const data::DataSet& rows,
                                  int replicas);
+
+/// backend::LossSpec::weights by optim.class-weights or optim.positive-weights; empty where neither
+/// is given. Class weights are scaled so that their mean over the rows of an epoch is 1: then the
+/// rate keeps its meaning, and only the weights' ratios matter. `balance`: of the training's order,
+/// or null. Throws InputError naming the key.
+std::vector<float> loss_weights(const config::Config& config, const data::DataSet& training,
+                                const data::ClassBalance* balance);
+/// A line about the weights and the balance for a person; empty where there are none.
+std::string say_weights(const std::vector<float>& weights, const data::ClassBalance* balance,
+                        const data::DataSetInfo& training);
 
 /// How the rows of a training set become the network's input; data::delivered() gives its shape.
 data::AugmentSpec training_augment(const config::Config& config, const data::DataSetInfo& stored);

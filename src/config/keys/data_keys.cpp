@@ -5,6 +5,7 @@ namespace {
 
 bool has_blocks(const C& c) { return c.data.shuffle != lockstep::data::Shuffle::global; }
 bool mixes_blocks(const C& c) { return c.data.shuffle == lockstep::data::Shuffle::block; }
+bool mixes_all(const C& c) { return c.data.shuffle == lockstep::data::Shuffle::global; }
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_operations(const C& c) { return c.data.randaugment > 0; }
 bool skips_rows(const C& c) { return c.data.on_bad_row == OnBadRow::skip; }
@@ -96,6 +97,12 @@ std::vector<ConfigKey> data_keys() {
           "shuffle = block: number of blocks whose rows are mixed")
           .within(1, 1 << 20)
           .needs("data.shuffle", mixes_blocks, "'block' mixes the rows of some blocks"),
+      key("data.balance", &C::data, &Section::balance,
+          "how far an epoch evens the classes out: one of n rows comes n^(1 - x) times as often as "
+          "one of one row: 0 as the rows are, 1 all equally often; the epoch keeps its length, and "
+          "rows of small classes come more than once")
+          .within(0, 1)
+          .needs("data.shuffle", mixes_all, "the other orders visit the rows as they lie"),
       key("data.readahead", &C::data, &Section::readahead,
           "rows to request ahead of those being read; auto: none, and of chunked files enough to "
           "keep the threads busy")

@@ -15,6 +15,7 @@ bool decays(const C& c) { return c.optim.weight_decay > 0; }
 bool warms_up(const C& c) { return c.optim.warmup_epochs > 0; }
 bool has_final_lr(const C& c) { return is_polynomial(c) || c.optim.decay == Decay::cosine; }
 bool is_step(const C& c) { return c.optim.decay == Decay::step; }
+bool weighs_apart(const C& c) { return c.optim.class_weights != "auto" || c.data.balance < 1; }
 
 }  // namespace
 
@@ -86,6 +87,17 @@ std::vector<ConfigKey> optim_keys() {
           .within(0, 0.999999)
           .of_pace()
           .usual(),
+      key("optim.class-weights", &C::optim, &Section::class_weights,
+          "what the loss of each class is multiplied by: numbers with commas, in the classes' "
+          "order, or auto: the inverse of the class's share of the rows; both are scaled to a mean "
+          "of 1 over the training rows, and the validation loss does not use them")
+          .if_empty("1")
+          .needs("data.balance", weighs_apart, "1 makes all classes come equally often"),
+      key("optim.positive-weights", &C::optim, &Section::positive_weights,
+          "labels: what the loss of a label that applies is multiplied by: numbers with commas, in "
+          "the labels' order, or auto: for each the rows to which it does not apply by those to "
+          "which it does; the validation loss does not use them")
+          .if_empty("1"),
       key("optim.huber-delta", &C::optim, &Section::huber_delta,
           "values: from this difference on, in deviations, the loss is linear (Huber), and below "
           "it "

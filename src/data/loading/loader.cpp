@@ -205,11 +205,12 @@ struct Loader::Impl {
         slot.targets[i] = Target{};
         continue;
       }
-      std::size_t row = sampler.row(epoch, part.first_position + i);
+      const RowVisit at = sampler.visit(epoch, part.first_position + i);
+      std::size_t row = at.row;
       if (spec.replace_bad_rows)
-        row = read_or_replace(slot, make, epoch, {i, row, row, {}}, image);
+        row = read_or_replace(slot, make, at.visit, {i, row, row, {}}, image);
       else
-        make(epoch, row, image);
+        make(at.visit, row, image);
       const std::int32_t label = rows.label(row);
       slot.targets[i] = Target{label, label, 1};
       if (wanted_values > 0) rows.wanted(row, wanted);
@@ -218,9 +219,9 @@ struct Loader::Impl {
   }
 
   // Returns the row that was read: the given one or its replacement.
-  std::size_t read_or_replace(Slot& slot, const MakeRow& make, std::uint64_t epoch, Replaced found,
+  std::size_t read_or_replace(Slot& slot, const MakeRow& make, std::uint64_t visit, Replaced found,
                               std::span<std::uint8_t> image) {
-    read_whole(make, rows.info().rows, spec.augment.seed, epoch, found, image);
+    read_whole(make, rows.info().rows, spec.augment.seed, visit, found, image);
     const std::size_t row = found.by;
     if (row == found.row) return row;
     const std::lock_guard lock(mutex);

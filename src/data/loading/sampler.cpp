@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -71,10 +72,58 @@ constexpr std::uint64_t windows_of_replica = std::uint64_t{1} << 32;
 
 }  // namespace
 
+namespace {
+
+/// base^exponent, for an exponent from 0 to 1, by square roots: unlike pow's, their bits are the
+/// same on every machine.
+double power(double base, double exponent) {
+  if (exponent >= 1) return base;
+  double result = 1;
+  for (int bit = 0; bit < 24; ++bit) {
+    base = std::sqrt(base);
+    exponent *= 2;
+    if (exponent < 1) continue;
+    result *= base;
+    exponent -= 1;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<const ClassBalance> balance_classes(std::span<const std::int32_t> labels,
+                                                    std::size_t classes, float evenness) {
+  auto balance = std::make_shared<ClassBalance>();
+  balance->begin.assign(classes + 1, 0);
+  for (const std::int32_t label : labels) ++balance->begin.at(static_cast<std::size_t>(label) + 1);
+  std::vector<double> until(classes + 1, 0);  // shares, not yet divided by their sum
+  for (std::size_t c = 0; c < classes; ++c) {
+    const std::size_t rows = balance->begin[c + 1];
+    until[c + 1] =
+        until[c] + (rows > 0 ? power(static_cast<double>(rows), 1 - double{evenness}) : 0);
+    balance->begin[c + 1] += balance->begin[c];
+  }
+  balance->rows.resize(labels.size());
+  std::vector<std::size_t> next(balance->begin.begin(), balance->begin.end() - 1);
+  for (std::size_t row = 0; row < labels.size(); ++row)
+    balance->rows[next[static_cast<std::size_t>(labels[row])]++] = row;
+  for (const double share : until)
+    balance->places.push_back(static_cast<std::size_t>(
+        std::llround(share / until.back() * static_cast<double>(labels.size()))));
+  for (std::size_t c = 0; c < classes; ++c)
+    if (const std::size_t rows = balance->rows_of(c); rows > 0)
+      balance->most_visits =
+          std::max<std::uint64_t>(balance->most_visits, (balance->places_of(c) + rows - 1) / rows);
+  return balance;
+}
+
 Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
   check(spec.replica >= 0 && spec.taken > 0 && spec.replica + spec.taken <= spec.replicas,
         "one of the replicas");
   check(spec.block > 0 && spec.window > 0, "blocks and windows of one at least");
+  check(
+      !spec.balance || (spec.shuffle == Shuffle::global && spec.balance->rows.size() == spec.rows),
+      "a balance of the same rows, which are all mixed");
   const auto replicas = static_cast<std::size_t>(spec.replicas);
   require(spec.rows > 0, "the data set has no rows");
   require(replicas <= spec.rows || spec.shuffle == Shuffle::none,
@@ -169,19 +218,32 @@ Sampler::BatchPosition Sampler::place(std::size_t position) const {
   return {batch, at.part, at.index};
 }
 
-std::size_t Sampler::row(std::uint64_t epoch, std::size_t position) const {
+RowVisit Sampler::visit(std::uint64_t epoch, std::size_t position) const {
   check(position < spec_.rows, "a position in the epoch");
   switch (spec_.shuffle) {
     case Shuffle::none:
-      return position;
+      return {position, epoch};
     case Shuffle::global:
-      return permuted(position, spec_.rows, spec_.seed, epoch, row_stream);
+      if (spec_.balance) return balanced_visit(epoch, position);
+      return {permuted(position, spec_.rows, spec_.seed, epoch, row_stream), epoch};
     case Shuffle::block:
-      return row_in_blocks(epoch, position);
+      return {row_in_blocks(epoch, position), epoch};
     case Shuffle::node:
-      return row_on_node(epoch, position);
+      return {row_on_node(epoch, position), epoch};
   }
   throw Error("an order without a name");
+}
+
+// The epoch's places are mixed; a place belongs to a class, whose rows come in a separate order,
+// again and again until its places are full.
+RowVisit Sampler::balanced_visit(std::uint64_t epoch, std::size_t position) const {
+  const ClassBalance& balance = *spec_.balance;
+  const std::size_t place = permuted(position, spec_.rows, spec_.seed, epoch, row_stream);
+  const auto after = std::upper_bound(balance.places.begin(), balance.places.end(), place);
+  const auto label = static_cast<std::size_t>(after - balance.places.begin()) - 1;
+  const std::size_t turn = place - balance.places[label], rows = balance.rows_of(label);
+  const std::size_t at = permuted(turn % rows, rows, spec_.seed, epoch, first_other_stream + label);
+  return {balance.rows[balance.begin[label] + at], epoch * balance.most_visits + turn / rows};
 }
 
 // The rows, block by block in permuted order. The place of a shorter last block is drawn

@@ -148,10 +148,6 @@ class CudaBackend final : public backend::Backend {
   std::unique_ptr<backend::Program> compile_part(const nn::Network& network,
                                                  const backend::ProgramSpec& spec,
                                                  backend::Parameters& parameters) override {
-    require(spec.loss.task == data::Task::classes,
-            fmt::format("--backend cuda trains classes so far, and this is a network of {}: use "
-                        "--backend cpu",
-                        choice_name(spec.loss.task)));
     measure_plans(network, spec);
     const ProgramShares shares{device_, planner_, spec.frozen ? frozen_block_ : block_, workspace_};
     return std::make_unique<CudaProgram>(network, spec, state(parameters), shares);

@@ -34,7 +34,11 @@ StepPlaces::Place StepPlaces::take() {
 }
 
 backend::Metrics metrics_of(const DeviceMetrics& sums) {
-  return {.loss = sums.loss, .rows = sums.rows, .top1 = sums.top1, .top5 = sums.top5};
+  return {.loss = sums.loss,
+          .rows = sums.rows,
+          .top1 = sums.top1,
+          .top5 = sums.top5,
+          .sums = {sums.sums[0], sums.sums[1], sums.sums[2]}};
 }
 
 backend::StepFigures figures_in(const std::vector<StepPlaces::Place>& places, bool has_scale) {

@@ -136,6 +136,12 @@ void refuse_idle_loss_keys(const config::Config& config, data::Task task, const 
                  fmt::format("optim.label-smoothing = {}", given.label_smoothing), what);
   require_effect(given.huber_delta == 0 || task == data::Task::values,
                  fmt::format("optim.huber-delta = {}", given.huber_delta), what);
+  require_effect(given.class_weights.empty() || task == data::Task::classes,
+                 "optim.class-weights = " + given.class_weights, what);
+  require_effect(given.positive_weights.empty() || task == data::Task::labels,
+                 "optim.positive-weights = " + given.positive_weights, what);
+  require_effect(config.data.balance == 0 || task == data::Task::classes,
+                 fmt::format("data.balance = {}", config.data.balance), what);
 }
 
 std::vector<std::string> say_doubts(const config::Config& config, const DataSets& paths,

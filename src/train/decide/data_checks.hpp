@@ -14,7 +14,8 @@ namespace lockstep::train {
 void refuse_idle_data_keys(const config::Config& config, const DataSets& paths,
                            const data::DataSet& training, const data::DataSet* validation);
 
-/// Throws InputError naming a key about a loss that this task does not have. `path`: of its rows.
+/// Throws InputError naming a key about a loss, or classes, that this task does not have. `path`:
+/// of its rows.
 void refuse_idle_loss_keys(const config::Config& config, data::Task task, const std::string& path);
 
 /// What to say about data and keys that are allowed and most likely a mistake; a line each.

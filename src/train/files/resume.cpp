@@ -97,6 +97,7 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
   same("batch", before.batch, now.batch);
   same("seed", before.seed, now.seed);
   same("data.keep-last", before.data.keep_last, now.data.keep_last);
+  same("data.balance", before.data.balance, now.data.balance);
   same("rows of the training set", header.input.rows, std::uint64_t{conditions.data.rows});
   const std::string shuffle = choice_name(now.data.shuffle);
   same("data.shuffle", std::string(choice_name(before.data.shuffle)), shuffle);

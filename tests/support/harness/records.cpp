@@ -80,9 +80,9 @@ bool Records::has(const std::string& name) const {
 }
 
 std::optional<std::string> reference(const std::string& name) {
-  const std::string path = "../shared/reference/" + name;
-  if (std::filesystem::exists(path)) return path;
-  std::cout << "SKIPPED: " << path << " is not there\n";
+  for (const char* folder : {"../shared/reference/", "build/reference/"})
+    if (std::filesystem::exists(folder + name)) return folder + name;
+  std::cout << "SKIPPED: ../shared/reference/" << name << " is not there\n";
   return std::nullopt;
 }
 
@@ -112,7 +112,7 @@ std::string record_name(const std::string& name) {
 }
 
 Bench::Bench(const nn::ResNetSpec& model, std::size_t rows, std::unique_ptr<Backend> on,
-             Precision precision)
+             Precision precision, const LossSpec& loss)
     : network(nn::resnet(model)),
       backend(std::move(on)),
       parameters(backend->make_parameters(network, precision)),
@@ -120,7 +120,10 @@ Bench::Bench(const nn::ResNetSpec& model, std::size_t rows, std::unique_ptr<Back
   ProgramSpec spec;
   spec.batch = rows;
   spec.precision = precision;
-  spec.mean = spec.stddev = std::vector<float>(model.channels, 1.f);
+  spec.loss = loss;
+  spec.element = data::Element::f32;  // the images are normalised already
+  spec.mean = std::vector<float>(model.channels, 0.f);
+  spec.stddev = std::vector<float>(model.channels, 1.f);
   program = backend->compile(network, spec, *parameters);
   spec.training = false;
   evaluation = backend->compile(network, spec, *parameters);
@@ -147,9 +150,23 @@ void Bench::load(Program& target, const Values& x, const Values& y) {
 }
 
 double Bench::gradients(const Values& x, const Values& y, float lr) {
+  load(*program, x, y);
+  return run(lr);
+}
+
+double Bench::gradients(const Values& x, float lr) {
+  images = to_nhwc(x, targets.size(), network.input);
+  program->load({.images = reinterpret_cast<const std::uint8_t*>(images.data()),
+                 .targets = targets.data(),
+                 .wanted = wanted.empty() ? nullptr : wanted.data(),
+                 .rows = targets.size(),
+                 .capacity = targets.size()});
+  return run(lr);
+}
+
+double Bench::run(float lr) {
   scalars = {lr, 1 / static_cast<float>(targets.size()), 1};
   program->set_scalars(scalars);
-  load(*program, x, y);
   for (const TapeStep& step : program->forward()) step.run();
   for (const TapeStep& step : program->backward(false)) step.run();
   const Metrics metrics = program->take_metrics();
@@ -158,12 +175,22 @@ double Bench::gradients(const Values& x, const Values& y, float lr) {
 
 double Bench::step(const Values& x, const Values& y, float lr, float decay) {
   const double loss = gradients(x, y, lr);
+  update(decay);
+  return loss;
+}
+
+double Bench::step(const Values& x, float lr) {
+  const double loss = gradients(x, lr);
+  update(1e-4f);
+  return loss;
+}
+
+void Bench::update(float decay) {
   const optim::UpdateRule rule{.formula = optim::Sgd{.momentum = 0.9f, .nesterov = false},
                                .weight_decay = std::vector<float>(layout().slices.size(), decay)};
   backend->judge_gradients(*parameters);
   backend->update(*parameters, rule, scalars, 0, layout().learned_slices);
   backend->update_statistics(*parameters, 1);
-  return loss;
 }
 
 Values Bench::logits(const Program& from) const {

@@ -43,12 +43,15 @@ std::string record_name(const std::string& name);
 /// A network, its state and one program, as a trainer of one rank holds them.
 struct Bench {
   Bench(const nn::ResNetSpec& model, std::size_t rows, std::unique_ptr<Backend> on,
-        Precision precision = Precision::fp32);
+        Precision precision = Precision::fp32, const LossSpec& loss = {});
   void import(Part part, const std::function<Values(const nn::Tensor&)>& read);
   Values export_slice(Part part, std::size_t s) const;
   void load(Program& target, const Values& x, const Values& y);
   double gradients(const Values& x, const Values& y, float lr);  ///< forward, backward; mean loss
   double step(const Values& x, const Values& y, float lr, float decay = 1e-4f);
+  /// The same for what `targets` and `wanted` say.
+  double gradients(const Values& x, float lr);
+  double step(const Values& x, float lr);
   Values logits(const Program& from) const;
   const nn::ArenaLayout& layout() const { return parameters->layout(); }
   std::size_t slice(const std::string& name) const;
@@ -60,6 +63,11 @@ struct Bench {
   optim::StepScalars scalars;
   std::vector<float> images;
   std::vector<data::Target> targets;
+  std::vector<float> wanted;  ///< of labels and values
+
+ private:
+  double run(float lr);
+  void update(float decay);
 };
 
 /// The tensors of one group of ResNet-20's record.

@@ -1,5 +1,5 @@
-#include "backend/output_loss.hpp"
 #include "lockstep/backend/logits.hpp"
+#include "lockstep/backend/output_loss.hpp"
 
 #include <array>
 #include <catch2/catch.hpp>
@@ -19,20 +19,24 @@ void cross_entropy(const float* logits, std::size_t classes, const data::Target&
 
 }  // namespace
 
-TEST_CASE("the loss's gradient is its central difference, with smoothing and a mixed label",
-          "[loss]") {
+TEST_CASE(
+    "the loss's gradient is its central difference, with smoothing, a mixed label and weights",
+    "[loss]") {
+  const LossSpec spec{
+      .smoothing = 0.1f,
+      .weights = GENERATE(std::vector<float>{}, std::vector<float>{0.5f, 0, 2, 1.25f, 7})};
   std::vector<float> logits = {0.3f, -1.2f, 2.5f, 0.9f, -0.4f};
   const data::Target target{2, 4, 0.75f};
   std::vector<float> gradient(5);
   Metrics metrics;
-  cross_entropy(logits.data(), 5, target, 0.1f, 3, metrics, gradient.data());
+  row_loss(spec, logits, target, nullptr, 3, metrics, gradient.data());
   for (std::size_t k = 0; k < 5; ++k) {
     const float before = logits[k], step = 0x1p-8f;
     Metrics above, below;
     logits[k] = before + step;
-    cross_entropy(logits.data(), 5, target, 0.1f, 1, above, nullptr);
+    row_loss(spec, logits, target, nullptr, 1, above, nullptr);
     logits[k] = before - step;
-    cross_entropy(logits.data(), 5, target, 0.1f, 1, below, nullptr);
+    row_loss(spec, logits, target, nullptr, 1, below, nullptr);
     logits[k] = before;
     CHECK(gradient[k] == Approx(3 * (above.loss - below.loss) / (2 * step)).margin(1e-5));
   }
@@ -114,9 +118,11 @@ TEST_CASE("losses of labels and values are PyTorch's, to 1e-12 in double", "[los
 }
 
 TEST_CASE("the gradient of labels and values is the central difference of the loss", "[loss]") {
-  for (const LossSpec& spec : {LossSpec{.task = data::Task::labels, .smoothing = 0.1f},
-                               LossSpec{.task = data::Task::values},
-                               LossSpec{.task = data::Task::values, .delta = 0.75f}}) {
+  for (const LossSpec& spec :
+       {LossSpec{.task = data::Task::labels, .smoothing = 0.1f},
+        LossSpec{.task = data::Task::labels, .smoothing = 0.1f, .weights = {3, 0.5f, 8, 1, 0}},
+        LossSpec{.task = data::Task::values},
+        LossSpec{.task = data::Task::values, .delta = 0.75f}}) {
     std::vector<float> outputs = {0.3f, -1.2f, 2.5f, 0.9f, -0.4f}, gradient(5);
     const std::vector<float> wanted = {1, 0, 0.25f, std::numeric_limits<float>::quiet_NaN(), 0};
     Metrics metrics;
@@ -173,4 +179,40 @@ TEST_CASE("known labels are counted where a logit above 0 says one", "[loss]") {
   Metrics metrics;
   row_loss({.task = data::Task::labels}, outputs, {0, 0, 1}, wanted.data(), 1, metrics, nullptr);
   CHECK(metrics.sums == std::array<double, 3>{1, 1, 2});
+}
+
+// By the formulas that PyTorch 2 documents for cross_entropy(logits, shares, weight) and
+// binary_cross_entropy_with_logits(logits, shares, pos_weight), computed in Python's double.
+TEST_CASE("weighted losses are PyTorch's, to 1e-12, and their gradients to float's rounding",
+          "[loss]") {
+  const std::vector<float> logits = {0.25f, -1.5f, 2.5f, 0.875f};
+  const std::vector<float> weights = {0.5f, 3, 1.25f, 7};
+  const auto check = [&](const LossSpec& spec, const std::vector<float>& wanted, double loss,
+                         const std::vector<double>& gradient) {
+    Metrics metrics;
+    std::vector<float> got(4);
+    row_loss(spec, logits, {1, 2, 0.75f}, wanted.data(), 1, metrics, got.data());
+    CHECK(metrics.loss == Approx(loss).epsilon(1e-12));
+    for (std::size_t k = 0; k < 4; ++k) CHECK(got[k] == Approx(gradient[k]).epsilon(1e-7));
+  };
+  check({.weights = weights}, {}, 9.712647328363765,
+        {0.2045131648004666, -2.214460940865092, 1.6278668826844842, 0.3820808933801416});
+  check({.smoothing = 0.125f, .weights = weights}, {}, 9.366308559980176,
+        {0.19262925927852392, -2.0263108361248197, 1.6633613988311515, 0.1703201780151442});
+  check({.task = data::Task::labels, .weights = weights}, {1, 0.25f, std::nanf(""), 1},
+        1.0385504234872351, {-0.05472793738927524, -0.11909042857261637, 0.0, -0.5148762012852304});
+}
+
+TEST_CASE("weights of 1 are no weights, to the bit", "[loss]") {
+  const std::vector<float> logits = {0.3f, -1.2f, 2.5f}, wanted = {1, 0, 0.75f};
+  for (const data::Task task : {data::Task::classes, data::Task::labels}) {
+    std::vector<float> gradient(3), same(3);
+    Metrics metrics, plain;
+    const data::Target target{2, 1, 1};
+    row_loss({.task = task, .weights = {1, 1, 1}}, logits, target, wanted.data(), 3, metrics,
+             gradient.data());
+    row_loss({.task = task}, logits, target, wanted.data(), 3, plain, same.data());
+    CHECK(metrics.loss == plain.loss);
+    CHECK(gradient == same);
+  }
 }

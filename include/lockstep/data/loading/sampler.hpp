@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
@@ -23,11 +25,28 @@ enum class Shuffle {
   node
 };
 
+/// How often the classes come in an epoch, where that is not as often as they have rows.
+struct ClassBalance {
+  std::vector<std::size_t> places;  ///< [classes + 1]: class c has places [c] to [c + 1]
+  std::vector<std::size_t> begin;   ///< [classes + 1]: and of `rows` those from [c] to [c + 1]
+  std::vector<std::uint64_t> rows;  ///< all, class after class
+  std::uint64_t most_visits = 1;    ///< of one row in an epoch
+  std::size_t places_of(std::size_t label) const { return places[label + 1] - places[label]; }
+  std::size_t rows_of(std::size_t label) const { return begin[label + 1] - begin[label]; }
+};
+
+/// A class of n of the rows gets a share of the epoch's places that is proportional to
+/// n^(1 - evenness), up to rounding: evenness 0: as many as it has rows; 1: all classes that have
+/// rows get equally many. The same on every machine. `labels`: of all rows, below `classes`.
+std::shared_ptr<const ClassBalance> balance_classes(std::span<const std::int32_t> labels,
+                                                    std::size_t classes, float evenness);
+
 /// Decides which replica reads which row when: a pure function of the fields below. Each global
 /// batch is a run of consecutive positions of the epoch's order; each replica takes a part of it.
-/// Batch b covers positions [b * global, (b + 1) * global). Each row comes at most once in an
-/// epoch. The rows that no batch covers differ from epoch to epoch (with Shuffle::node, within the
-/// same node).
+/// Batch b covers positions [b * global, (b + 1) * global). Without a balance each row comes at
+/// most once in an epoch; with one, the rows of a class come equally often in a whole epoch, or
+/// once more. The rows that no batch covers differ from epoch to epoch (with Shuffle::node, within
+/// the same node).
 struct SamplerSpec {
   std::size_t rows = 0;
   std::size_t global_batch = 1;
@@ -42,6 +61,14 @@ struct SamplerSpec {
   std::size_t block = 1;    ///< block, node: rows of a block; the data set's last may have fewer
   std::size_t window = 16;  ///< block: blocks that are mixed
   std::vector<int> nodes = {};  ///< node: of each replica, 0 or more; empty: all on one
+  std::shared_ptr<const ClassBalance> balance = {};  ///< global, of the same rows; null: none
+};
+
+/// A row that an epoch visits. What is drawn for it at random follows from `visit` in place of the
+/// epoch: with a balance a row may come several times in one.
+struct RowVisit {
+  std::size_t row = 0;
+  std::uint64_t visit = 0;  ///< another one each time that the row comes; else the epoch
 };
 
 /// A replica's rows of one global batch.
@@ -65,8 +92,12 @@ class Sampler {
   BatchPart part(std::size_t index) const;
   /// Rows of each replica that is taken, in batch `index`.
   std::vector<std::size_t> taken_rows(std::size_t index) const;
-  /// The row at `position` of `epoch`, where a batch covers it: O(1).
-  std::size_t row(std::uint64_t epoch, std::size_t position) const;
+  /// The row at `position` of `epoch`, where a batch covers it: O(1), with a balance O(log
+  /// classes).
+  RowVisit visit(std::uint64_t epoch, std::size_t position) const;
+  std::size_t row(std::uint64_t epoch, std::size_t position) const {
+    return visit(epoch, position).row;
+  }
   /// The rows that this replica's node may read in any epoch: all rows, except with Shuffle::node.
   std::vector<RowRange> rows_of_node() const;
   const SamplerSpec& spec() const { return spec_; }
@@ -81,6 +112,7 @@ class Sampler {
   std::size_t last_rows(std::size_t replica) const;  ///< of the replica in an uneven last batch
   BatchPosition place(std::size_t position) const;
   std::size_t row_of_block_order(std::uint64_t epoch, std::uint64_t stream, std::size_t at) const;
+  RowVisit balanced_visit(std::uint64_t epoch, std::size_t position) const;
   std::size_t row_in_blocks(std::uint64_t epoch, std::size_t position) const;
   std::size_t row_on_node(std::uint64_t epoch, std::size_t position) const;
   std::size_t part_begin(std::size_t node) const;

@@ -171,26 +171,27 @@ void average_gradient(const float* dmean, std::size_t images, int pixels, int ch
 
 // ---- loss.cu ------------------------------------------------------------------------------------
 
-/// Sums since the host last took them.
+/// backend::Metrics on the device: of one row, or since the host last took them.
 struct DeviceMetrics {
   double loss;
   unsigned long long rows, top1, top5;
-};
-struct RowMetrics {
-  double loss;
-  std::uint32_t counts, top1, top5;  ///< 0 or 1
+  double sums[3];
 };
 struct LossInput {
   float* logits;      ///< [rows, classes]; without the bias on input, with it on output
   const float* bias;  ///< [classes]
   const data::Target* targets;
+  const float* wanted = nullptr;  ///< [rows, classes], of labels and values: see data::Batch
   std::size_t rows = 0;
-  int classes = 0;
-  float smoothing = 0;
+  int classes = 0;  ///< or labels, or values
+  data::Task task = data::Task::classes;
+  float smoothing = 0, delta = 0;
+  const float* weights = nullptr;  ///< [classes]: see backend::LossSpec; nullptr: 1
 };
-/// Adds the rows to `metrics`; targets are nullptr where no row has one. dlogits (nullptr in
-/// evaluation) is multiplied by gradient scale and loss scale.
-void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
+/// backend::row_loss() of each row, added to `metrics`; targets are nullptr where no row has one.
+/// row_metrics: [rows], scratch. dlogits (nullptr in evaluation) is multiplied by gradient scale
+/// and loss scale.
+void loss(const LossInput& in, const DeviceScalars* scalars, DeviceMetrics* row_metrics,
           DeviceMetrics* metrics, float* dlogits, cudaStream_t stream);
 /// dbias[classes] = sums over the rows of dlogits.
 void bias_gradient(const float* dlogits, std::size_t rows, int classes, bool accumulate,

@@ -1,7 +1,9 @@
 #include "lockstep/backend/cross_entropy.hpp"
+#include "lockstep/backend/output_loss.hpp"
 #include "ports/cuda/kernels/vector.cuh"
 
-// Softmax, loss, metrics and the gradient of the logits: one warp per row, in double, like the CPU.
+// Loss, metrics and the gradient of the logits, of each task: one warp per row, in double, like the
+// CPU.
 namespace lockstep::cuda {
 
 namespace {
@@ -24,7 +26,13 @@ __device__ double warp_max(double v) {
   return v;
 }
 
-__device__ void skip_row(const LossInput& in, std::size_t row, int lane, RowMetrics* row_metrics,
+/// What a step's gradients are multiplied by.
+__device__ double scale_of(const DeviceScalars& scalars) {
+  return static_cast<double>(scalars.step.gradient_scale) *
+         static_cast<double>(scalars.loss_scale.scale);
+}
+
+__device__ void skip_row(const LossInput& in, std::size_t row, int lane, DeviceMetrics* row_metrics,
                          float* dlogits) {
   if (lane == 0) row_metrics[row] = {};
   if (!dlogits) return;
@@ -32,18 +40,20 @@ __device__ void skip_row(const LossInput& in, std::size_t row, int lane, RowMetr
 }
 
 __global__ void __launch_bounds__(block_threads)
-    loss_kernel(LossInput in, const DeviceScalars* scalars, RowMetrics* row_metrics,
-                float* dlogits) {
+    class_loss_kernel(LossInput in, const DeviceScalars* scalars, DeviceMetrics* row_metrics,
+                      float* dlogits) {
   const std::size_t row = thread_index() / warp;
   const int lane = static_cast<int>(threadIdx.x % warp);
   if (row >= in.rows) return;
   float* logits = in.logits + row * in.classes;
-  double highest = -INFINITY, all = 0;
+  const backend::arithmetic::OutputWeights weights{in.weights};
+  double highest = -INFINITY, all = 0, weight_sum = 0;
   for (int k = lane; k < in.classes; k += warp) {
     const float logit = logits[k] + in.bias[k];
     logits[k] = logit;
     highest = fmax(highest, static_cast<double>(logit));
-    all += static_cast<double>(logit);
+    all += weights.of(k) * static_cast<double>(logit);
+    weight_sum += weights.of(k);
   }
   const data::Target target = in.targets != nullptr ? in.targets[row] : data::Target{};
   if (target.label_a < 0) return skip_row(in, row, lane, row_metrics, dlogits);
@@ -59,49 +69,74 @@ __global__ void __launch_bounds__(block_threads)
   const double log_sum = highest + log(warp_sum(sum));
   const int place = warp_sum(better);
   const std::int32_t other = target.label_b < 0 ? target.label_a : target.label_b;
-  const auto wanted = backend::arithmetic::wanted(target.label_a, other, target.mix, in.smoothing,
-                                                  static_cast<std::size_t>(in.classes));
   all = warp_sum(all);
+  weight_sum = warp_sum(weight_sum);
+  const auto wanted =
+      backend::arithmetic::wanted(target.label_a, other, target.mix, in.smoothing,
+                                  static_cast<std::size_t>(in.classes), weights, weight_sum);
   if (lane == 0)
     row_metrics[row] = {
-        backend::arithmetic::cross_entropy(wanted, log_sum, its_own, logits[other], all), 1u,
-        place < 1 ? 1u : 0u, place < 5 ? 1u : 0u};
+        backend::arithmetic::cross_entropy(wanted, log_sum, its_own, logits[other], all),
+        1u,
+        place < 1 ? 1u : 0u,
+        place < 5 ? 1u : 0u,
+        {}};
   if (!dlogits) return;
-  const double scale = static_cast<double>(scalars->step.gradient_scale) *
-                       static_cast<double>(scalars->loss_scale.scale);
+  const double scale = scale_of(*scalars);
   for (int k = lane; k < in.classes; k += warp)
     dlogits[row * in.classes + k] =
-        backend::arithmetic::logit_gradient(wanted, k, logits[k], log_sum, scale);
+        backend::arithmetic::logit_gradient(wanted, k, logits[k], log_sum, scale, weights.of(k));
+}
+
+/// Of labels and values: each output is judged alone.
+__global__ void __launch_bounds__(block_threads)
+    output_loss_kernel(LossInput in, const DeviceScalars* scalars, DeviceMetrics* row_metrics,
+                       float* dlogits) {
+  const std::size_t row = thread_index() / warp;
+  const int lane = static_cast<int>(threadIdx.x % warp);
+  if (row >= in.rows) return;
+  const bool counts = in.targets != nullptr && in.targets[row].label_a >= 0;
+  const backend::arithmetic::OutputRule rule{in.task, in.smoothing, in.delta};
+  const backend::arithmetic::OutputWeights positive{in.weights};
+  const double share = 1 / static_cast<double>(in.classes);
+  const double scale = scale_of(*scalars) * share;
+  double loss = 0, sums[3] = {};
+  for (int k = lane; k < in.classes; k += warp) {
+    const std::size_t at = row * in.classes + k;
+    const float logit = in.logits[at] + in.bias[k];
+    in.logits[at] = logit;
+    backend::arithmetic::CountedOutput of;
+    if (counts) of = backend::arithmetic::judge_output(rule, logit, in.wanted[at], positive.of(k));
+    loss += of.loss;
+    for (int i = 0; i < 3; ++i) sums[i] += of.sums[i];
+    if (dlogits) dlogits[at] = static_cast<float>(scale * of.gradient);
+  }
+  loss = warp_sum(loss) * share;
+  for (double& sum : sums) sum = warp_sum(sum);
+  if (lane == 0) row_metrics[row] = {loss, counts ? 1u : 0u, 0, 0, {sums[0], sums[1], sums[2]}};
+}
+
+__device__ void add(const DeviceMetrics& more, DeviceMetrics& to) {
+  to.loss += more.loss;
+  to.rows += more.rows;
+  to.top1 += more.top1;
+  to.top5 += more.top5;
+  for (int i = 0; i < 3; ++i) to.sums[i] += more.sums[i];
 }
 
 /// One block sums all rows, in one order.
-__global__ void add_metrics_kernel(const RowMetrics* rows, std::size_t count,
+__global__ void add_metrics_kernel(const DeviceMetrics* rows, std::size_t count,
                                    DeviceMetrics* metrics) {
   __shared__ DeviceMetrics partial[block_threads];
   DeviceMetrics mine{};
-  for (std::size_t r = threadIdx.x; r < count; r += block_threads) {
-    mine.loss += rows[r].loss;
-    mine.rows += rows[r].counts;
-    mine.top1 += rows[r].top1;
-    mine.top5 += rows[r].top5;
-  }
+  for (std::size_t r = threadIdx.x; r < count; r += block_threads) add(rows[r], mine);
   partial[threadIdx.x] = mine;
   __syncthreads();
   for (unsigned half = block_threads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      const DeviceMetrics& other = partial[threadIdx.x + half];
-      partial[threadIdx.x].loss += other.loss;
-      partial[threadIdx.x].rows += other.rows;
-      partial[threadIdx.x].top1 += other.top1;
-      partial[threadIdx.x].top5 += other.top5;
-    }
+    if (threadIdx.x < half) add(partial[threadIdx.x + half], partial[threadIdx.x]);
     __syncthreads();
   }
-  if (threadIdx.x != 0) return;
-  metrics->loss += partial[0].loss;
-  metrics->rows += partial[0].rows;
-  metrics->top1 += partial[0].top1;
-  metrics->top5 += partial[0].top5;
+  if (threadIdx.x == 0) add(partial[0], *metrics);
 }
 
 /// A block takes 32 classes; each of its 32 lines takes every 32nd row.
@@ -124,10 +159,14 @@ __global__ void __launch_bounds__(square)
 
 }  // namespace
 
-void loss(const LossInput& in, const DeviceScalars* scalars, RowMetrics* row_metrics,
+void loss(const LossInput& in, const DeviceScalars* scalars, DeviceMetrics* row_metrics,
           DeviceMetrics* metrics, float* dlogits, cudaStream_t stream) {
-  launch("loss_kernel", loss_kernel, blocks_for(in.rows * warp), block_threads, stream, in, scalars,
-         row_metrics, dlogits);
+  if (in.task == data::Task::classes)
+    launch("class_loss_kernel", class_loss_kernel, blocks_for(in.rows * warp), block_threads,
+           stream, in, scalars, row_metrics, dlogits);
+  else
+    launch("output_loss_kernel", output_loss_kernel, blocks_for(in.rows * warp), block_threads,
+           stream, in, scalars, row_metrics, dlogits);
   launch("add_metrics_kernel", add_metrics_kernel, 1, block_threads, stream, row_metrics, in.rows,
          metrics);
 }

@@ -209,7 +209,7 @@ class Planning {
     head.pooled = add_own(u, pooled, true, false);
     // Kept until the host has copied them.
     head.logits = add({.bytes = logits, .unit = u, .last_forward = u, .last_backward = 0});
-    head.row_metrics = add_own(u, spec_.batch * sizeof(RowMetrics), false, false);
+    head.row_metrics = add_own(u, spec_.batch * sizeof(DeviceMetrics), false, false);
     if (!plan_.training) return;
     head.dlogits = add_own(u, logits, true, false);
     if (p.conv->data_gradient) head.dpooled = add_of_backward(u, pooled, u);

@@ -16,7 +16,14 @@ class HeadRunner final : public Runner {
         weights_(c.parameters.find(backend::Part::weights, node().name + ".weight")),
         bias_(c.parameters.find(backend::Part::weights, node().name + ".bias")),
         dweights_(c.parameters.find(backend::Part::gradients, node().name + ".weight")),
-        dbias_(c.parameters.find(backend::Part::gradients, node().name + ".bias")) {}
+        dbias_(c.parameters.find(backend::Part::gradients, node().name + ".bias")) {
+    const std::vector<float>& weights = c.spec.loss.weights;
+    if (weights.empty()) return;
+    loss_weights_ = DeviceBuffer(weights.size() * sizeof(float), "the loss's weights");
+    check_cuda(cudaMemcpyAsync(loss_weights_.data(), weights.data(), loss_weights_.size(),
+                               cudaMemcpyHostToDevice, c.stream()),
+               "cudaMemcpyAsync");
+  }
 
   void forward() override {
     const auto at = [&](Place place) { return c.at<float>(place); };
@@ -27,10 +34,14 @@ class HeadRunner final : public Runner {
     in.logits = at(p.head.logits);
     in.bias = bias_;
     in.targets = c.input.targets();
+    in.wanted = c.input.wanted();
     in.rows = c.spec.batch;
     in.classes = classes_;
+    in.task = c.spec.loss.task;
     in.smoothing = c.spec.loss.smoothing;
-    loss(in, c.parameters.scalars(), c.at<RowMetrics>(p.head.row_metrics), c.metrics,
+    in.delta = c.spec.loss.delta;
+    in.weights = loss_weights_.as<float>();
+    loss(in, c.parameters.scalars(), c.at<DeviceMetrics>(p.head.row_metrics), c.metrics,
          at(p.head.dlogits), c.stream());
   }
 
@@ -64,6 +75,7 @@ class HeadRunner final : public Runner {
   int pixels_, classes_;
   const float *weights_, *bias_;
   float *dweights_, *dbias_;
+  DeviceBuffer loss_weights_;
 };
 
 }  // namespace

@@ -13,10 +13,13 @@ InputBatch::InputBatch(const nn::Network& network, const backend::ProgramSpec& s
   if (network.nodes.front().op == nn::Op::input) image_values_ = rows_ * network.input.count();
   image_bytes_ = image_values_ * data::bytes_of(spec.element);
   if (network.nodes.back().op == nn::Op::loss) targets_ = rows_;
+  const std::size_t wanted = spec.loss.task == data::Task::classes ? 0 : targets_ * network.classes;
   for (BatchPlace& place : places_) {
     if (image_values_ > 0) place.bytes = DeviceBuffer(image_bytes_, "a batch of images");
     if (targets_ > 0)
       place.targets = DeviceBuffer(targets_ * sizeof(data::Target), "a batch of labels");
+    if (wanted > 0)
+      place.wanted = DeviceBuffer(wanted * sizeof(float), "what is wanted of a batch");
   }
   for (std::size_t slot = 0; slot < spec.slots; ++slot) place_of_slot_.push_back(slot);
   spare_ = spec.slots;
@@ -30,12 +33,17 @@ void InputBatch::copy(DeviceBuffer& to, const void* from) {
 }
 
 void InputBatch::fill(BatchPlace& place, const void* images, DeviceBuffer& to,
-                      const void* targets) {
+                      const data::Batch& batch) {
+  check(batch.targets == nullptr || batch.wanted != nullptr || place.wanted.size() == 0,
+        "a batch with targets says what is wanted of its outputs");
   device_.copy().wait(
       place.read);  // the readers of the place's last batch precede the next one's bytes
   copy(to, images);
-  place.labelled = targets != nullptr;
-  if (place.labelled) copy(place.targets, targets);
+  place.labelled = batch.targets != nullptr;
+  if (place.labelled) {
+    copy(place.targets, batch.targets);
+    copy(place.wanted, batch.wanted);
+  }
   place.written.record(device_.copy().get());
   place.normalised = &to == &place.floats;
   place.holds = {};
@@ -51,7 +59,7 @@ void InputBatch::prefetch(const data::Batch& batch) {
   check(batch.capacity == rows_,
         "the batch does not have the size that the program was compiled for");
   check(batch.targets != nullptr || targets_ == 0 || !training_, "a batch to train on has targets");
-  fill(other(), batch.images, other().bytes, batch.targets);
+  fill(other(), batch.images, other().bytes, batch);
   other().holds = batch;
 }
 
@@ -71,7 +79,7 @@ void InputBatch::load_normalised(std::span<const float> images,
   DeviceBuffer& floats = other().floats;
   if (floats.size() == 0 && !images.empty())
     floats = DeviceBuffer(images.size_bytes(), "a normalised batch");
-  fill(other(), images.data(), floats, targets.data());
+  fill(other(), images.data(), floats, {.targets = targets.data()});
   turn_to_other();
 }
 

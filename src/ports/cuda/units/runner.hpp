@@ -39,10 +39,12 @@ class InputBatch {
     const BatchPlace& place = places_[current()];
     return place.labelled ? place.targets.as<data::Target>() : nullptr;
   }
+  /// What labels and values should be; nullptr with classes.
+  const float* wanted() const { return places_[current()].wanted.as<float>(); }
 
  private:
   struct BatchPlace {
-    DeviceBuffer bytes, floats, targets;
+    DeviceBuffer bytes, floats, targets, wanted;
     CudaEvent written;        ///< in the copy stream
     CudaEvent read;           ///< in the compute stream: work after it does not need the batch
     data::Batch holds;        ///< images: nullptr unless it is a prefetched batch
@@ -52,7 +54,7 @@ class InputBatch {
   std::size_t current() const { return place_of_slot_[slot_]; }
   BatchPlace& other() { return places_[spare_]; }
   void copy(DeviceBuffer& to, const void* from);
-  void fill(BatchPlace& place, const void* images, DeviceBuffer& to, const void* targets);
+  void fill(BatchPlace& place, const void* images, DeviceBuffer& to, const data::Batch& batch);
   void turn_to_other();
 
   std::size_t rows_;

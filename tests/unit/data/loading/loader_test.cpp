@@ -1,6 +1,7 @@
 #include "lockstep/data/loading/loader.hpp"
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "tests/unit/data/loading/loader_fixture.hpp"
 
@@ -258,4 +259,35 @@ TEST_CASE("compressed shards give the same batches", "[loader]") {
       spec.readahead = readahead;
       CHECK(run(fixture, spec) == plain[i]);
     }
+}
+
+TEST_CASE("a balanced loader takes rows by their visits, from any batch on, with any workers",
+          "[loader]") {
+  Fixture fixture(50);
+  LoaderSpec spec = fixture.spec(10, 2);
+  spec.augment.pad = 2;
+  spec.augment.flip = true;
+  std::vector<std::int32_t> labels(50, 0);
+  labels[7] = 1;
+  spec.sampler.balance = balance_classes(labels, 2, 1);
+  const std::vector<Seen> whole = run(fixture, spec);
+  const Sampler sampler(spec.sampler);
+  const DataSetInfo info = small_info();
+  const std::vector<std::uint8_t> mean = {128, 64, 32};
+  std::set<std::vector<std::uint8_t>> of_row_7;
+  for (const Seen& batch : whole)
+    for (std::size_t i = 0; i < batch.rows; ++i) {
+      const RowVisit at = sampler.visit(batch.epoch, batch.index * 10 + i);
+      std::vector<std::uint8_t> want(info.row_bytes());
+      augment(spec.augment, placement(spec.augment, at.visit, at.row, 5, 4), 5, 4, 3, mean,
+              pixels(info, at.row).data(), want.data());
+      const auto got = batch.images.begin() + static_cast<std::ptrdiff_t>(i * want.size());
+      REQUIRE(std::equal(want.begin(), want.end(), got));
+      if (at.row == 7) of_row_7.insert(want);
+    }
+  CHECK(of_row_7.size() > 10);  // it comes 25 times an epoch, each time cut out elsewhere
+  spec.workers = 3;
+  spec.batch = 3;
+  const std::vector<Seen> rest = run(fixture, spec);
+  CHECK(std::equal(rest.begin(), rest.end(), whole.begin() + 3, whole.end()));
 }

@@ -301,3 +301,88 @@ TEST_CASE(
     CHECK(begins == std::vector<std::size_t>{0, 10, 20, 30, 40});
   }
 }
+
+namespace {
+
+/// 7 classes of 1000, 100, 0, 33, 1, 10 and 0 rows, mixed up.
+std::vector<std::int32_t> uneven_labels() {
+  std::vector<std::int32_t> labels;
+  const std::size_t rows[] = {1000, 100, 0, 33, 1, 10, 0};
+  for (std::int32_t c = 0; c < 7; ++c) labels.insert(labels.end(), rows[c], c);
+  std::vector<std::int32_t> mixed;
+  for (std::size_t i = 0; i < labels.size(); ++i) mixed.push_back(labels[i * 7 % labels.size()]);
+  return mixed;
+}
+
+SamplerSpec balanced(float evenness) {
+  const std::vector<std::int32_t> labels = uneven_labels();
+  SamplerSpec spec = whole(labels.size());
+  spec.balance = balance_classes(labels, 7, evenness);
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("a balanced epoch has its classes as often as asked, and their rows equally often",
+          "[sampler]") {
+  const std::vector<std::int32_t> labels = uneven_labels();
+  const double rows[] = {1000, 100, 0, 33, 1, 10, 0};
+  for (const float evenness : {0.25f, 0.5f, 1.f}) {
+    const Sampler sampler(balanced(evenness));
+    double shares = 0;
+    for (const double n : rows) shares += n > 0 ? std::pow(n, 1 - evenness) : 0;
+    for (const std::uint64_t epoch : {0, 3}) {
+      std::vector<double> of_class(7);
+      std::vector<std::size_t> of_row(labels.size());
+      for (const std::size_t row : order(sampler, epoch)) {
+        of_class[static_cast<std::size_t>(labels[row])] += 1;
+        of_row[row] += 1;
+      }
+      for (std::size_t c = 0; c < 7; ++c) {
+        const double want =
+            rows[c] > 0 ? std::pow(rows[c], 1 - evenness) / shares * labels.size() : 0;
+        CHECK(std::abs(of_class[c] - want) <= 1);
+        const auto each = static_cast<std::size_t>(rows[c] > 0 ? of_class[c] / rows[c] : 0);
+        for (std::size_t row = 0; row < labels.size(); ++row)
+          if (labels[row] == static_cast<std::int32_t>(c))
+            REQUIRE((of_row[row] == each || of_row[row] == each + 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("a balanced order is the same on any ranks, and another in each epoch and seed",
+          "[sampler]") {
+  SamplerSpec spec = balanced(1);
+  const std::vector<std::size_t> alone = order(Sampler(spec), 2);
+  CHECK(alone != order(Sampler(spec), 3));
+  SamplerSpec other = spec;
+  other.seed = 9;
+  CHECK(alone != order(Sampler(other), 2));
+  spec.global_batch = 40;
+  for (spec.replicas = 1; spec.replicas <= 5; ++spec.replicas)
+    for (std::size_t b = 0; b < 3; ++b) {
+      const std::vector<std::size_t> rows = global_batch(spec, 2, b);
+      CHECK(std::equal(rows.begin(), rows.end(),
+                       alone.begin() + static_cast<std::ptrdiff_t>(b) * 40));
+    }
+}
+
+TEST_CASE("what is drawn for a row is another thing each time that it comes", "[sampler]") {
+  const Sampler sampler(balanced(1));
+  std::set<std::pair<std::size_t, std::uint64_t>> seen;
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch)
+    for (std::size_t i = 0; i < sampler.spec().rows; ++i) {
+      const RowVisit at = sampler.visit(epoch, i);
+      REQUIRE(seen.emplace(at.row, at.visit).second);
+    }
+  CHECK(Sampler(whole(20)).visit(7, 3).visit == 7);
+}
+
+TEST_CASE("the rows of a large class that an epoch leaves out are others in each", "[sampler]") {
+  const Sampler sampler(balanced(1));
+  std::set<std::size_t> seen;
+  for (std::uint64_t epoch = 0; epoch < 40; ++epoch)
+    for (const std::size_t row : order(sampler, epoch)) seen.insert(row);
+  CHECK(seen.size() == sampler.spec().rows);
+}
