@@ -111,6 +111,8 @@ data::AugmentSpec training_augment(const config::Config& config, const data::Dat
   constexpr std::size_t usual = 224;
   data::AugmentSpec spec{.pad = config.data.pad,
                          .flip = config.data.flip,
+                         .dihedral = config.data.dihedral,
+                         .channel_dropout = config.data.channel_dropout,
                          .cutout = config.data.cutout,
                          .seed = config.seed,
                          .min_area = config.data.min_area,

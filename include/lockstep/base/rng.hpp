@@ -17,7 +17,9 @@ enum class Draw : std::uint32_t {
   randaugment = 9,
   erase = 10,
   mix = 11,
-  replace = 12
+  replace = 12,
+  symmetry = 13,
+  channels = 14
 };
 
 /// Four independent 32-bit words from Philox4x32-10 (Salmon et al., "Parallel random numbers: as

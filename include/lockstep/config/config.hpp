@@ -89,7 +89,8 @@ struct Config {
     std::size_t resize = 0;
     float min_area = 0.08f;
     std::size_t pad = 0;
-    bool flip = false;
+    bool flip = false, dihedral = false;
+    float channel_dropout = 0;
     std::size_t cutout = 0;
     float brightness = 0, contrast = 0, saturation = 0, hue = 0;
     std::size_t randaugment = 0;

@@ -141,6 +141,12 @@ std::vector<ConfigKey> data_keys() {
           .at_least(0)
           .usual(),
       key("data.flip", &C::data, &Section::flip, "flip horizontally with probability 1/2").usual(),
+      key("data.dihedral", &C::data, &Section::dihedral,
+          "turn and mirror square images to one of their eight positions, each as often: for what "
+          "has no up and down, as seen from above or through a microscope"),
+      key("data.channel-dropout", &C::data, &Section::channel_dropout,
+          "probability that a channel of an image becomes its mean; one of them always stays")
+          .within(0, 0.99),
       key("data.cutout", &C::data, &Section::cutout, "side of a random square that is cut out")
           .at_least(0),
       key("data.brightness", &C::data, &Section::brightness,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "data/augment/any_image.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
@@ -14,8 +15,8 @@ namespace {
 bool changes_nothing(const AugmentSpec& spec, const DataSetInfo& stored) {
   const bool whole = (spec.height == 0 || spec.height == stored.height) &&
                      (spec.width == 0 || spec.width == stored.width);
-  return whole && spec.pad == 0 && !spec.flip && spec.cutout == 0 && !spec.effects.any() &&
-         !resamples(spec, stored.height, stored.width);
+  return whole && spec.pad == 0 && !spec.flip && !spec.dihedral && spec.channel_dropout == 0 &&
+         spec.cutout == 0 && !spec.effects.any() && !resamples(spec, stored.height, stored.width);
 }
 
 Box box_of(const PixelRun& down, const PixelRun& across) {
@@ -113,6 +114,10 @@ void RowMaker::from_jpeg(std::uint64_t epoch, std::size_t row, std::span<const s
 /// The part that does not depend on where the image came from.
 void RowMaker::finish(std::uint64_t epoch, std::size_t row, std::uint8_t* image) {
   if (spec_.effects.any()) painter_.paint(epoch, row, {image, height_, width_, channels_}, fill_);
+  if (spec_.dihedral) turn(symmetry(spec_, epoch, row), height_, pixel_bytes_, image, unturned_);
+  if (spec_.channel_dropout > 0)
+    drop_channels(dropped_channels(spec_, epoch, row, channels_), fill_, pixel_bytes_ / channels_,
+                  height_ * width_, image);
   if (spec_.cutout > 0) {
     const RowPlacement where =
         placement(spec_, epoch, row, resampled_ ? height_ : tall_, resampled_ ? width_ : across_);

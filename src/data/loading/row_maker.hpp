@@ -49,6 +49,7 @@ class RowMaker {
   std::size_t height_, width_, channels_, pixel_bytes_;  // of a finished row
   bool as_stored_, resampled_;
   std::vector<std::uint8_t> fill_, border_, wide_;  // border: of the padding; empty: black
+  std::vector<std::uint8_t> unturned_;
   JpegRegion region_;
   Resampler resampler_;
   Painter painter_;

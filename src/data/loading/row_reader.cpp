@@ -56,6 +56,14 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
           fmt::format("{} has images of {} channels; colours are changed (data.brightness to "
                       "data.erase) where there are 1 or 3",
                       path, stored.channels));
+  require(!spec.dihedral || info.height == info.width,
+          fmt::format("data.dihedral turns images by 90 degrees, so their crops must be square; "
+                      "those of {} are {} x {} (data.size)",
+                      path, info.height, info.width));
+  require(spec.channel_dropout == 0 || info.channels > 1,
+          fmt::format("data.channel-dropout leaves one channel as it is, and {} has images of one "
+                      "channel: leave it out",
+                      path));
   return info;
 }
 

@@ -39,6 +39,9 @@ struct AugmentSpec {
   /// Zero border before a random crop of the original size (He et al.: 4); 0 = no crop.
   std::size_t pad = 0;
   bool flip = false;  ///< horizontally, with probability 1/2
+  /// One of the eight symmetries of a square, each as often: for what has no up and down.
+  bool dihedral = false;
+  float channel_dropout = 0;  ///< probability that a channel becomes its mean; one of them stays
   /// Side of a square at a random place (DeVries and Taylor 2017); 0 = none.
   std::size_t cutout = 0;
   std::uint64_t seed = 1;
