@@ -88,12 +88,15 @@ preflight "${train[@]}" --out run --preflight
   grep -q '"flops_per_s"' run/preflight.json
 verdict $? 'a training begins after its preflight, whose report is in the run'\''s folder'
 
-slow=/sys/fs/cgroup/cpu/lockstep-slow-$MINI_SLURM_ID
-if [[ -w /sys/fs/cgroup/cpu/cgroup.procs ]] && mkdir "$slow" 2>/dev/null; then
+# All nodes come first on this machine, and this one may have a twelfth of a core.
+groups=/sys/fs/cgroup/cpu/lockstep-$MINI_SLURM_ID
+slow=$groups/slow quick=$groups/quick
+if [[ -w /sys/fs/cgroup/cpu/cgroup.procs ]] && mkdir -p "$slow" "$quick" 2>/dev/null; then
+  echo 262144 | tee "$groups/cpu.shares" "$slow/cpu.shares" >"$quick/cpu.shares"
   echo 8000 >"$slow/cpu.cfs_quota_us"
-  preflight bash -c \
-    "[[ \$SLURMD_NODENAME != $node2 ]] || echo 0 >$slow/cgroup.procs; exec \"$LOCKSTEP\" preflight"
-  for _ in $(seq 50); do rmdir "$slow" 2>/dev/null && break; sleep 0.1; done
+  preflight bash -c "[[ \$SLURMD_NODENAME == $node2 ]] && group=$slow || group=$quick
+    echo 0 >\$group/cgroup.procs; exec \"$LOCKSTEP\" preflight"
+  for _ in $(seq 50); do rmdir "$slow" "$quick" "$groups" 2>/dev/null && break; sleep 0.1; done
   ((status == 1)) && says "$node2: the measuring threads got [0-9]+ % of their cores" &&
     left_out "$node2"
   verdict $? 'the node whose cores something else uses is named'

@@ -9,7 +9,7 @@ skip_all() {
 }
 
 # cluster N OPTION...: starts N nodes, called $node1, $node2, ... Everything on them ends with the
-# script. Numbers 5 to 9 of mini-slurm belong to the tests; this waits for a free one and takes down
+# script. Numbers 3 to 9 of mini-slurm belong to the tests; this waits for a free one and takes down
 # what a killed run left there.
 cluster() {
   local command number i
@@ -20,7 +20,7 @@ cluster() {
   unshare --net --uts --ipc --pid --mount --fork true 2>/dev/null ||
     skip_all 'this machine gives no namespaces (a container needs --privileged)'
   unset ${!SLURM_*} ${!SBATCH_*} ${!SALLOC_*} ${!PMI*}  # the tests may run in a job themselves
-  try_for 600 free_number || skip_all 'five other scripts have clusters up'
+  try_for 600 free_number || skip_all 'seven other scripts have clusters up'
   export MINI_SLURM_ID=$number
   "$mini_slurm" down >/dev/null 2>&1
   trap 'show_cores; "$mini_slurm" down >/dev/null 2>&1' EXIT
@@ -36,7 +36,7 @@ cluster() {
 
 # free_number: sets `number` to one that no other script has; this script holds it until it ends.
 free_number() {
-  for number in 9 8 7 6 5; do
+  for number in {9..3}; do
     exec 8>"/run/lock/lockstep-cluster-$number"
     flock -n 8 && return
   done

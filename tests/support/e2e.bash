@@ -44,6 +44,17 @@ unlike_ranks() {
   ranks $((rank + 1)) bash unlike_ranks.sh
 }
 
+# patience SECONDS: mpirun's options that let the others report when a rank is lost. Open MPI 4
+# gives them these seconds. Open MPI 5 always gives half a second, unless it leaves their end to
+# them; with that option Open MPI 4 would end with status 0.
+patience() {
+  if [[ $(mpirun --version) == *') 4.'* ]]; then
+    echo --mca odls_base_sigkill_timeout "$1"
+  else
+    echo --enable-recovery
+  fi
+}
+
 # may_trace: whether strace is here and may trace, which on_disk needs.
 may_trace() { command -v strace >/dev/null && strace -f -o /dev/null true 2>/dev/null; }
 # on_disk FOLDER FAULT COMMAND...: runs the command with this fault in its reads of the rows there.

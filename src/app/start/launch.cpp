@@ -88,6 +88,9 @@ constexpr double rank_0_speaks_s = 2, others_speak_s = 5;
 // For ranks that are all there. A busy node may take seconds.
 constexpr double to_meet_s = 20;
 
+// After a rank was silent for too long: the post-mortem may wait for the disk.
+constexpr double to_report_s = 10;
+
 StartWatch::StartWatch(const cluster::RankInfo& self, std::optional<cluster::MeetingPlace> place,
                        liveness::HeartbeatSpec spec)
     : self_(self), spec_(std::move(spec)), place_(std::move(place)) {
@@ -229,6 +232,7 @@ Plane meet_with_mpi(Launch& launch, const std::optional<cluster::MeetingPlace>& 
   StartWatch watch(launch.rank, place, spec);
   launch.world = std::make_unique<comm::World>(launch.argc, launch.argv,
                                                [&watch] { watch.mpi_has_started(); });
+  launch.world->report_lost_ranks_within(spec.timeout_s + to_report_s);
   launch.tensors = launch.world->make_fabric(spec.deadline_s);
   auto over_mpi =
       std::make_unique<comm::ControlPlane>(launch.tensors, spec.deadline_s, spec.activity);

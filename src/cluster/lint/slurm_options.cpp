@@ -78,6 +78,7 @@ constexpr SlurmOption common[] = {
     {"ntasks-per-node", 0, one},
     {"ntasks-per-socket", 0, one},
     {"ntasks-per-tres", 0, one},
+    {"oom-kill-step", 0, maybe},
     {"open-mode", 0, one},
     {"output", 'o', one},
     {"overcommit", 'O', none},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
@@ -42,13 +43,19 @@ void look_into(const fs::path& folder, int depth, Plugins& plugins) {
   }
 }
 
+/// Open MPI's version up to 9, 9 for all later ones, and 0 for other libraries.
+int open_mpi_version(std::string_view name) {
+  constexpr std::string_view open_mpi = "Open MPI v";
+  if (!name.starts_with(open_mpi)) return 0;
+  name.remove_prefix(open_mpi.size());
+  return name.find('.') == 1 ? name.front() - '0' : 9;
+}
+
 /// Open MPI before 5 can be built for Slurm's own PMI, and then has a plugin for it. Later versions
 /// speak only PMIx.
 bool needs_pmix(std::string_view name) {
-  constexpr std::string_view open_mpi = "Open MPI v";
-  if (!name.starts_with(open_mpi)) return false;
-  name.remove_prefix(open_mpi.size());
-  if (name.substr(0, name.find('.')) > "4" || name.find('.') > 1) return true;
+  const int version = open_mpi_version(name);
+  if (version == 0 || version > 4) return version > 4;
   Dl_info library;
   if (dladdr(reinterpret_cast<const void*>(&MPI_Init), &library) == 0) return false;
   std::error_code error;
@@ -259,14 +266,9 @@ SwitchYields find_switch_of_yields() {
   return reinterpret_cast<SwitchYields>(::dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle"));
 }
 
-/// Open MPI 5 ends its process as soon as the network closes a connection to another rank, whatever
-/// its calls are told to do with errors. Then no rank could say which one is lost. So it waits
-/// before that (its parameter opal_abort_delay), for longer than ranks wait for each other: they
-/// end meanwhile. Open MPI 4 continues without the connection, and other libraries lack this.
-constexpr int patience_with_the_lost_s = 600;
-void delay_aborts(int seconds) {
-  if (int* delay = static_cast<int*>(::dlsym(RTLD_DEFAULT, "opal_abort_delay"))) *delay = seconds;
-}
+/// Open MPI's parameter: the seconds that its process waits where MPI ends it; null in other
+/// libraries.
+int* find_delay_of_aborts() { return static_cast<int*>(::dlsym(RTLD_DEFAULT, "opal_abort_delay")); }
 
 }  // namespace
 
@@ -295,7 +297,6 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
   int provided = MPI_THREAD_SINGLE;
   must(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
   if (switch_yields) switch_yields(false);
-  delay_aborts(patience_with_the_lost_s);
   must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   must(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (started) started();
@@ -308,6 +309,11 @@ World::World(int& argc, char**& argv, const std::function<void()>& started) {
 // world: the others may never come.
 World::~World() {
   if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+void World::report_lost_ranks_within(double seconds) {
+  if (open_mpi_version(mpi_library().name) < 5) return;
+  if (int* delay = find_delay_of_aborts()) *delay = static_cast<int>(std::ceil(seconds));
 }
 
 void World::meet() {
@@ -329,7 +335,7 @@ void World::abort(int status) {
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
   if (initialized != 0 && finalized == 0) {
-    delay_aborts(0);
+    if (int* delay = find_delay_of_aborts()) *delay = 0;
     // MPI_Abort of Open MPI is this, after six lines that say nothing about the reason.
     using Abort = int (*)(MPI_Comm, int);
     if (const auto abort = reinterpret_cast<Abort>(::dlsym(RTLD_DEFAULT, "ompi_mpi_abort")))

@@ -7,6 +7,7 @@
 # apart: crowd (seven trainings at a time)
 source "$(dirname "$0")/../../support/e2e.bash"
 hold=$support/hold.py
+patient=$(patience 4)
 pack_small
 train=("$LOCKSTEP" train --threads 1 --optim.lr 0.001 --epochs 4000 --checkpoint.every-epochs 0
   --audit.every-steps 0)
@@ -15,8 +16,7 @@ usual=(--data.train small/train --batch 16)
 # begin RANKS RUN OPTION...: starts a training and waits for its first step; sets `pids`, by rank.
 begin() {
   : >"$2.log"
-  # After the first death mpirun gives the others this many seconds to report.
-  mpirun --mca odls_base_sigkill_timeout 4 --oversubscribe --bind-to none -np "$1" "${train[@]}" \
+  mpirun $patient --oversubscribe --bind-to none -np "$1" "${train[@]}" \
     --out "$2" "${@:3}" >"$2.log" 2>&1 &
   mpirun=$!
   first_step "$2.log"

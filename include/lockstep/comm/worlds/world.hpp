@@ -28,6 +28,10 @@ class World {
   World(int& argc, char**& argv, const std::function<void()>& started = {});
   ~World();
   const WorldFacts& facts() const { return facts_; }
+  /// Open MPI 5 ends its process as soon as the network closes a connection to another rank,
+  /// whatever its calls are told to do with errors, and Open MPI 4 does not. From now on it waits
+  /// for that long before, so that a heartbeat can say which rank is lost.
+  void report_lost_ranks_within(double seconds);
   /// Waits until every rank has called this. It has no deadline: where a rank ends instead, the
   /// launcher ends all.
   void meet();

@@ -11,6 +11,7 @@ World::World(int&, char**&, const std::function<void()>&) {
   throw InputError("this program was built without MPI");
 }
 World::~World() = default;
+void World::report_lost_ranks_within(double) {}
 void World::meet() {}
 std::unique_ptr<Fabric> World::make_fabric(double) { return nullptr; }
 void World::abort(int status) { std::_Exit(status); }

@@ -69,6 +69,7 @@ void HeartbeatClient::add_to(std::vector<pollfd>& polled) const {
 }
 
 double HeartbeatClient::longest_turn_s() const {
+  if (heard_s_ > 0 && !wire_.open() && shares_node(0)) return closed_turn_s;
   return probe_ && probe_->sends() ? NodeProbe::turn_s : interval_s_;
 }
 

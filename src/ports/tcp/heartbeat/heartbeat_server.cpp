@@ -54,6 +54,7 @@ double HeartbeatServer::shortest_turn_s() const {
 }
 
 double HeartbeatServer::longest_turn_s() const {
+  if (!closed_.empty()) return closed_turn_s;
   return probe_ && probe_->sends() ? NodeProbe::turn_s : interval_s_;
 }
 
@@ -68,6 +69,7 @@ void HeartbeatServer::listen() {
       hear(rank, peers_[index(rank)]);
     }
   }
+  look_at_closed();
   if (const auto report = probe_ ? probe_->poll() : std::nullopt) hear_report(0, *report);
   if (!over_) judge();
 }
@@ -102,10 +104,21 @@ void HeartbeatServer::hear(int rank, Peer& peer) {
 }
 
 void HeartbeatServer::note_end(int rank, const Peer& peer) {
+  const bool closed = !peer.left && !peer.wire.open();
+  const bool ended = closed && ended_with_process(rank, peer.heard_s);
   if (peer.left)
     roster_.left(rank);
-  else if (!peer.wire.open() && ended_with_process(rank, peer.heard_s))
+  else if (ended)
     roster_.broke(rank);
+  if (closed && !ended && shares_node(rank))
+    closed_.insert(rank);
+  else
+    closed_.erase(rank);
+}
+
+void HeartbeatServer::look_at_closed() {
+  for (const int rank : std::vector<int>(closed_.begin(), closed_.end()))
+    note_end(rank, peers_[index(rank)]);
 }
 
 void HeartbeatServer::take_message(int rank, Peer& peer, const std::string& message) {

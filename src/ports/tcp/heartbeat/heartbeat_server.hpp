@@ -42,6 +42,7 @@ class HeartbeatServer final : public HeartbeatThread {
   void let_in(const Hello& hello, Wire wire);
   void hear(int rank, Peer& peer);
   void note_end(int rank, const Peer& peer);
+  void look_at_closed();
   void take_message(int rank, Peer& peer, const std::string& message);
   void hear_beat(int rank, const Beat& beat);
   void hear_report(int rank, const ProbeReport& report);
@@ -72,7 +73,9 @@ class HeartbeatServer final : public HeartbeatThread {
   std::vector<Peer> peers_;
   liveness::Links links_;
   std::uint64_t round_ = 0;  ///< of probes, the newest
-  bool asking_ = false;      ///< since asked_s_, whether the nodes reach each other
+  /// Ranks of this node whose connection has ended, and whose process was not seen to end.
+  std::set<int> closed_;
+  bool asking_ = false;  ///< since asked_s_, whether the nodes reach each other
   double asked_s_ = 0;
   double began_s_ = 0;
   double tell_s_ = 0;     ///< when the next beat to all is due

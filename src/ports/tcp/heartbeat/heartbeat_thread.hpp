@@ -82,6 +82,9 @@ class HeartbeatThread : public liveness::Heartbeat {
 
   static constexpr double patience_s = 3;
   static constexpr double sudden_s = 2.5;  ///< between a last message and a process's end
+  /// A process that is killed closes its connections a moment before it has ended, and mpirun of
+  /// Open MPI 5 leaves half a second in which to say that: the longest turn until it is known.
+  static constexpr double closed_turn_s = 0.05;
   const liveness::HeartbeatSpec spec_;
   const int rank_;
   const std::vector<KnownRank> ranks_;
