@@ -37,7 +37,7 @@ std::size_t int8_bytes(std::size_t numbers, std::size_t world) {
 }
 
 Int8Exchange::Int8Exchange(ExchangeSpec spec, const ExchangeParts& parts)
-    : NarrowExchange(spec, parts) {
+    : HopExchange(spec, parts) {
   check(world() > 1 && !spec.loss_scale, "int8 needs several ranks and gradients without a scale");
   for (std::size_t b = 0; b < buckets().size(); ++b) {
     const std::size_t numbers = learned(b), chunk = chunk_size(numbers, world());

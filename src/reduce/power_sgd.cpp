@@ -53,7 +53,7 @@ LowRankTraffic power_sgd_traffic(const nn::ArenaLayout& layout, const PowerSgdSp
 }
 
 PowerSgdExchange::PowerSgdExchange(ExchangeSpec spec, const ExchangeParts& parts)
-    : NarrowExchange(spec, parts), how_(spec.power_sgd) {
+    : HopExchange(spec, parts), how_(spec.power_sgd) {
   check(world() > 1 && !spec.loss_scale,
         "PowerSGD needs several ranks and gradients without a scale");
   check(how_.rank > 0 && how_.rank <= backend::most_width, "PowerSGD has a rank of 1 to 8");

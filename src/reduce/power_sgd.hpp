@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "reduce/narrow.hpp"
+#include "reduce/hops.hpp"
+#include "reduce/plain_state.hpp"
 
 namespace lockstep::reduce {
 
@@ -19,7 +20,7 @@ namespace lockstep::reduce {
 /// follow each other. Gradients for which these would not be small (PowerSgdSpec::least_saving),
 /// those of norms and biases, and running statistics are summed exactly, with the first of the two.
 /// Before `from_step` all are.
-class PowerSgdExchange final : public NarrowExchange {
+class PowerSgdExchange final : public HopExchange {
  public:
   PowerSgdExchange(ExchangeSpec spec, const ExchangeParts& parts);
   std::string note() const override;

@@ -50,7 +50,7 @@ std::size_t shard_bytes(std::size_t numbers, std::size_t most, std::size_t shard
 }
 
 ShardExchange::ShardExchange(ExchangeSpec spec, const ExchangeParts& parts)
-    : NarrowExchange(spec, parts) {
+    : HopExchange(spec, parts) {
   std::vector<ShardRange> all;
   for (std::size_t r = 0; r < world(); ++r) {
     node_begin_.push_back(all.size());
@@ -71,7 +71,7 @@ ShardExchange::ShardExchange(ExchangeSpec spec, const ExchangeParts& parts)
 }
 
 void ShardExchange::begin() {
-  NarrowExchange::begin();
+  HopExchange::begin();
   leaf_ = depth_ = 0;
 }
 

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "lockstep/reduce/tree.hpp"
-#include "reduce/narrow.hpp"
+#include "reduce/hops.hpp"
 
 namespace lockstep::reduce {
 
 /// The exact sum of all shards' gradients, in the same bits whatever ranks have the shards. Each
 /// micro-batch is one shard; the gradients of all but the last are kept, in a few copies.
-class ShardExchange final : public NarrowExchange {
+class ShardExchange final : public HopExchange {
  public:
   ShardExchange(ExchangeSpec spec, const ExchangeParts& parts);
   std::string name() const override { return choice_name(ExchangeKind::exact); }
