@@ -97,3 +97,32 @@ run ranks 1 "${any[@]}" --shards 25 --out none
 ((status == 2)) &&
   says 'batch = 24 cannot be shared: each of shards = 25 micro-batches needs at least one row'
 verdict $? 'more shards than rows of a batch are an error'
+
+# ---- every pair of conditions, in the long tier --------------------------------------------------
+# Trainings by what changes their bits, and starts by what must not.
+trainings=('--batch 64' '--batch 60 --data.keep-last --data.mixup 0.2 --optim.ema 0.9'
+  '--batch 64 --data.shuffle block --data.block 4 --data.window 4 --optim.rule lars'
+  '--batch 64 --optim.rule lamb --optim.lr 0.01 --data.pad 2 --data.flip'
+  '--batch 64 --optim.rule muon --optim.lr 0.02 --optim.clip-norm 0.5'
+  '--batch 60 --data.cutmix 1 --data.keep-last --data.shuffle block --data.block 4'
+  '--batch 9 --data.keep-last --freeze layer1 --optim.ema 0.99 --eval.batch 7')
+if grep -q avx512_bf16 /proc/cpuinfo; then
+  trainings+=('--batch 64 --precision bf16 --optim.rule lamb --optim.lr 0.01'
+    '--batch 61 --precision bf16 --data.keep-last --data.mixup 0.2')
+fi
+starts=('1 --threads 1' '2 --threads 2 --recompute 3' '3 --threads 1 --comm.bucket-mb 0.1'
+  '5 --threads 1 --comm.bucket-mb 25' '8 --threads 2 --recompute 2' '4 --threads 1'
+  '6 --threads 1 --comm.bucket-mb 0.1 --recompute 4' '7 --threads 2')
+for ((t = 0; t < ${#trainings[@]}; t++)); do
+  nightly || break
+  for ((s = 0; s < ${#starts[@]}; s++)); do
+    ((s == 0 || (t + s) % 8 < 5)) || continue
+    # shellcheck disable=SC2086
+    run ranks ${starts[s]%% *} "$LOCKSTEP" train --data.train shapes/train --data.val shapes/val \
+      --epochs 2 --winograd false --shards 8 --lanes 2 ${trainings[t]} ${starts[s]#* } \
+      --out "pair-$t-$s"
+    ((status == 0)) && same_as "pair-$t-0" "pair-$t-$s" || break 2
+  done
+done
+! nightly || ((t == ${#trainings[@]}))
+verdict $? 'each pair of what may be asked for and where it may run gives one result a training'
