@@ -158,6 +158,7 @@ Json to_json(const EvalOptions& options, const infer::ModelWords& words,
           {"loss", result.mean.loss},
           {"top1", result.mean.top1},
           {"top5", result.mean.top5},
+          {"scores", result.mean.scores},
           {"members", std::move(members)},
           {"classes", std::move(per_class)},
           {"confusion", std::move(confusion)}};
@@ -199,6 +200,7 @@ void print(const train::Evaluation& result, const data::DataSetInfo& rows, doubl
   log::info(fmt::format("{}: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %, {:.0f} images/s",
                         counted(result.rows, "row"), result.mean.loss, 100 * result.mean.top1,
                         100 * result.mean.top5, static_cast<double>(result.rows) / seconds));
+  log::info("  " + observe::say_scores(result.mean.scores));
   std::size_t width = 0;
   for (const std::string& name : classes) width = std::max(width, name.size());
   for (std::size_t c = 0; c < classes.size(); ++c)

@@ -103,6 +103,8 @@ std::string summarise(const config::Config& config, std::size_t columns) {
   return wrapped(text, columns);
 }
 
+bool is_of_classes(const Validation& validation) { return !std::isnan(validation.top1); }
+
 std::string say_scores(const Scores& scores) {
   std::vector<std::string> said;
   for (const auto& [name, value] : scores) said.push_back(fmt::format("{} {:.5g}", name, value));
@@ -146,7 +148,7 @@ std::string epoch_line(const EpochRecord& record, std::uint64_t epochs, double s
                                      : say_scores(record.train_scores));
   const auto validated = [](const Validation& got) {
     return fmt::format("loss {:.4f}, {}", got.loss,
-                       got.scores.empty() ? fmt::format("top-1 {:.2f} %, top-5 {:.2f} %",
+                       is_of_classes(got) ? fmt::format("top-1 {:.2f} %, top-5 {:.2f} %",
                                                         100 * got.top1, 100 * got.top5)
                                           : say_scores(got.scores));
   };
@@ -176,14 +178,14 @@ std::string reached_line(const model::Progress& progress,
   std::string line =
       fmt::format("done: {}, {}", counted(progress.epoch, "epoch"), counted(progress.step, "step"));
   const auto shown = [&](const Validation& got) {
-    return got.scores.empty() ? fmt::format("{:.2f} %", 100 * got.top1) : say_scores(got.scores);
+    return is_of_classes(got) ? fmt::format("{:.2f} %", 100 * got.top1) : say_scores(got.scores);
   };
   const bool by_top1 = progress.score.empty();
   const std::string name = by_top1 ? "top-1" : progress.score,
                     best = by_top1 ? fmt::format("{:.2f} %", 100 * progress.best_score)
                                    : fmt::format("{:.6g}", progress.best_score);
   if (validation) {
-    line += fmt::format(", validation {}{}{}", validation->scores.empty() ? "top-1 " : "",
+    line += fmt::format(", validation {}{}{}", is_of_classes(*validation) ? "top-1 " : "",
                         shown(*validation), average ? ", of the average " + shown(*average) : "");
     if (progress.best_epoch > 0)
       line += fmt::format(" (best {}{} in epoch {})", by_top1 ? "" : name + " ", best,

@@ -36,6 +36,35 @@ std::uint64_t rows_in(std::span<const Confused> counts) {
                          [](std::uint64_t sum, const Confused& one) { return sum + one.count; });
 }
 
+/// Each of the counts over all ranks. No message grows with their number. Collective.
+std::vector<double> sum_in_pieces(comm::Control& control, std::vector<double> counts) {
+  constexpr std::size_t piece = 1 << 13;
+  for (std::size_t first = 0; first < counts.size(); first += piece) {
+    const auto begin = counts.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto end = begin + static_cast<std::ptrdiff_t>(std::min(piece, counts.size() - first));
+    std::ranges::copy(control.sum({begin, end}, "evaluation: counts of classes"), begin);
+  }
+  return counts;
+}
+
+/// All rows once, in their order.
+data::LoaderSpec loading_of(const EvaluatorSpec& spec, std::size_t rows) {
+  const comm::GridAxis& replicas = spec.replicas;
+  data::LoaderSpec loading;
+  loading.sampler = {.rows = rows,
+                     .global_batch = spec.program.batch * static_cast<std::size_t>(replicas.count),
+                     .replica = replicas.index,
+                     .replicas = replicas.count,
+                     .shuffle = data::Shuffle::none,
+                     .keep_last = true,
+                     .whole_blocks = spec.whole_blocks};
+  loading.augment = spec.augment;
+  loading.workers = spec.workers;
+  loading.bind_worker = spec.bind_worker;
+  loading.epochs = 1;
+  return loading;
+}
+
 /// Rows of which nothing is known have no score. Throws InputError, on all ranks alike.
 void require_known(const data::DataSet& rows) {
   const data::DataSetInfo& info = rows.info();
@@ -103,32 +132,24 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, infer::C
 }
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
-  const comm::GridAxis& replicas = spec_.replicas;
-  data::LoaderSpec loading;
-  loading.sampler = {.rows = rows_.info().rows,
-                     .global_batch = spec_.program.batch * static_cast<std::size_t>(replicas.count),
-                     .replica = replicas.index,
-                     .replicas = replicas.count,
-                     .shuffle = data::Shuffle::none,
-                     .keep_last = true,
-                     .whole_blocks = spec_.whole_blocks};
-  loading.augment = spec_.augment;
-  loading.workers = spec_.workers;
-  loading.bind_worker = spec_.bind_worker;
-  loading.epochs = 1;
+  const data::LoaderSpec loading = loading_of(spec_, rows_.info().rows);
   data::Loader loader(rows_, loading, device_);
 
   backend::Metrics mine;
   const bool of_classes = rows_.info().task == data::Task::classes;
   with_confusion = with_confusion && of_classes;
   std::vector<Confused> confusion;
+  const std::size_t classes = rows_.info().classes.size();
+  std::vector<double> counts(of_classes ? 3 * classes : 0);
+  const bool ranked = !of_classes || rows_.info().rows * classes <= most_ranked_outputs;
   SaidRows said;
   std::size_t merge_at = 1 << 16;
   for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
     control_.activity.enter(comm::Phase::evaluation);
     const data::Batch batch = loader.next();
-    const backend::Metrics got = evaluate_batch(batch, with_confusion ? &confusion : nullptr);
-    if (!of_classes) take_outputs(loader.sampler(), batch, said);
+    const backend::Metrics got =
+        evaluate_batch(batch, counts, with_confusion ? &confusion : nullptr);
+    if (ranked) take_outputs(loader.sampler(), batch, said);
     loader.release(batch);
     mine += spec_.whole_blocks ? backend::in_any_order(got) : got;
     if (spec_.progress)
@@ -153,12 +174,15 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   Evaluation result;
   result.rows = static_cast<std::uint64_t>(sums[1]);
   result.mean = {sums[0] / sums[1], sums[2] / sums[1], sums[3] / sums[1], {}};
-  if (!of_classes) {
-    result.mean.top1 = result.mean.top5 = std::numeric_limits<double>::quiet_NaN();
+  if (ranked) {
     TaskScores judged = judge_rows(said, rows_, control_);
     result.mean.scores = std::move(judged.scores);
     result.outputs = std::move(judged.outputs);
   }
+  if (of_classes)
+    result.mean.scores.merge(class_scores(sum_in_pieces(control_, std::move(counts))));
+  else
+    result.mean.top1 = result.mean.top5 = std::numeric_limits<double>::quiet_NaN();
   if (with_confusion) result.confusion = gather_confusion(control_, std::move(confusion));
   return result;
 }
@@ -173,13 +197,17 @@ void Evaluator::take_outputs(const data::Sampler& sampler, const data::Batch& ba
   }
 }
 
-backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch,
+backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch, std::vector<double>& counts,
                                            std::vector<Confused>* confusion) {
   if (batch.rows == 0) return {};
   model_.run(batch);
-  for (std::size_t row = 0; confusion != nullptr && row < batch.rows; ++row) {
+  for (std::size_t row = 0; !counts.empty() && row < batch.rows; ++row) {
     const auto label = static_cast<std::uint32_t>(batch.targets[row].label_a);
-    confusion->push_back({label, static_cast<std::uint32_t>(model_.predicted(row, label)), 1});
+    const auto predicted = static_cast<std::uint32_t>(model_.predicted(row, label));
+    counts.at(std::size_t{3} * label) += 1;
+    counts.at(std::size_t{3} * predicted + 1) += 1;
+    counts.at(std::size_t{3} * label + 2) += predicted == label;
+    if (confusion != nullptr) confusion->push_back({label, predicted, 1});
   }
   if (spec_.seen) spec_.seen(batch);
   return model_.take_metrics();

@@ -139,6 +139,7 @@ void RunData::require_effects_fit() const {
 
 void RunData::open_validation() {
   validation_.emplace(sets_.val, external_spec(config_, &training().info()));
+  require_score(validation_->info(), config_.eval.best, sets_.val);
   require_same_data(*validation_, "data.val", control_);
   say_what_is_read(*validation_, sets_.val);
   infer::require_alike(input_, sets_.train,

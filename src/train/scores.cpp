@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/backend/logits.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/record.hpp"
@@ -18,12 +19,14 @@ namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 constexpr const char *top1 = "top-1", *top5 = "top-5", *loss_name = "loss";
+constexpr const char *auc = "AUC", *macro_f1 = "macro-F1", *balanced = "balanced-accuracy";
 
 /// The usual one first.
 std::span<const ScoreKind> kinds_of(data::Task task) {
-  static constexpr ScoreKind classes[] = {{top1}, {top5}, {loss_name, false}};
-  static constexpr ScoreKind labels[] = {{"mAP"},           {"AUC"},        {"micro-F1"},
-                                         {"macro-F1"},      {"samples-F1"}, {"exact-match"},
+  static constexpr ScoreKind classes[] = {{top1},     {top5}, {balanced},
+                                          {macro_f1}, {auc},  {loss_name, false}};
+  static constexpr ScoreKind labels[] = {{"mAP"},           {auc},          {"micro-F1"},
+                                         {macro_f1},        {"samples-F1"}, {"exact-match"},
                                          {loss_name, false}};
   static constexpr ScoreKind values[] = {
       {"RMSE", false}, {"MAE", false}, {"R2"}, {loss_name, false}};
@@ -47,7 +50,7 @@ void rank(const std::vector<JudgedOutput>& rows, OutputFigures& of) {
   double precision_sum = 0;
   for (std::size_t at = 0; at < rows.size();) {
     std::uint64_t ones_here = 0, zeros_here = 0;
-    const float logit = rows[at].said;
+    const double logit = rows[at].said;
     for (; at < rows.size() && rows[at].said == logit; ++at)
       ++(rows[at].wanted == 1 ? ones_here : zeros_here);
     twice_the_pairs += zeros_here * (2 * ones_above + ones_here);
@@ -85,8 +88,8 @@ struct RowCounts {
 
 void sum_up_labels(TaskScores& to, const std::vector<RowCounts>& rows) {
   put_mean(to, "mAP", &OutputFigures::ap);
-  put_mean(to, "AUC", &OutputFigures::auc);
-  put_mean(to, "macro-F1", &OutputFigures::f1);
+  put_mean(to, auc, &OutputFigures::auc);
+  put_mean(to, macro_f1, &OutputFigures::f1);
   double right = 0, wrong = 0, missed = 0;
   for (const OutputFigures& of : to.outputs) {
     right += static_cast<double>(of.right);
@@ -106,20 +109,24 @@ void sum_up_labels(TaskScores& to, const std::vector<RowCounts>& rows) {
   to.scores["exact-match"] = exact / judged;
 }
 
-/// Output `k` of all rows, by row; on rank 0.
-std::vector<float> gather_column(const SaidRows& mine, std::size_t k, std::size_t outputs,
-                                 const std::vector<std::vector<std::uint32_t>>& rows_of_ranks,
-                                 std::size_t rows, comm::Control& control) {
-  std::string bytes(mine.rows.size() * sizeof(float), '\0');
-  for (std::size_t i = 0; i < mine.rows.size(); ++i)
-    std::memcpy(bytes.data() + i * sizeof(float), &mine.outputs[i * outputs + k], sizeof(float));
+/// What `value_of` says of each of this rank's rows, of all ranks, by row; on rank 0.
+template <class ValueOf>
+auto gather_column(const SaidRows& mine, ValueOf value_of,
+                   const std::vector<std::vector<std::uint32_t>>& rows_of_ranks, std::size_t rows,
+                   comm::Control& control) {
+  using Value = decltype(value_of(std::size_t{}));
+  std::string bytes(mine.rows.size() * sizeof(Value), '\0');
+  for (std::size_t i = 0; i < mine.rows.size(); ++i) {
+    const Value value = value_of(i);
+    std::memcpy(bytes.data() + i * sizeof(Value), &value, sizeof(Value));
+  }
   const std::vector<std::string> parts = control.gather_at_root(bytes, "evaluation: outputs");
-  std::vector<float> column(parts.empty() ? 0 : rows);
+  std::vector<Value> column(parts.empty() ? 0 : rows);
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
     const std::vector<std::uint32_t>& theirs = rows_of_ranks[rank];
-    check(parts[rank].size() == theirs.size() * sizeof(float), "an output of each row");
+    check(parts[rank].size() == theirs.size() * sizeof(Value), "an output of each row");
     for (std::size_t i = 0; i < theirs.size(); ++i)
-      std::memcpy(&column.at(theirs[i]), parts[rank].data() + i * sizeof(float), sizeof(float));
+      std::memcpy(&column.at(theirs[i]), parts[rank].data() + i * sizeof(Value), sizeof(Value));
   }
   return column;
 }
@@ -157,6 +164,15 @@ const ScoreKind& score_kind(data::Task task, const std::string& name) {
                                choice_name(task), join(names, ", ")));
 }
 
+void require_score(const data::DataSetInfo& rows, const std::string& name,
+                   const std::string& path) {
+  require(rows.task != data::Task::classes || name != auc ||
+              rows.rows * rows.classes.size() <= most_ranked_outputs,
+          fmt::format("eval.best = {}: {} has {} rows of {} classes, and AUC is made of at most {} "
+                      "outputs: choose another score",
+                      name, path, rows.rows, rows.classes.size(), most_ranked_outputs));
+}
+
 std::string kept_name(const ScoreKind& kind) {
   return kind.name == std::string_view(top1) ? "" : kind.name;
 }
@@ -177,7 +193,7 @@ observe::Scores step_scores(data::Task task, const std::array<double, 3>& sums) 
 }
 
 OutputFigures judge_label(std::vector<JudgedOutput> rows) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   OutputFigures of{.known = rows.size()};
   for (JudgedOutput& row : rows) {
     const bool applies = row.wanted == 1;
@@ -223,17 +239,62 @@ OutputFigures judge_value(const std::vector<JudgedOutput>& rows, double mean, do
   return of;
 }
 
+namespace {
+
+TaskScores judge_classes(const SaidRows& mine, const data::DataSet& rows, comm::Control& control) {
+  const std::size_t count = rows.info().rows, classes = rows.info().classes.size();
+  const auto rows_of_ranks =
+      comm::gather_records_at_root(control, mine.rows, "evaluation: rows of outputs");
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < mine.rows.size(); ++i) {
+    const std::vector<double> of_row =
+        backend::probabilities_of(std::span(mine.outputs).subspan(i * classes, classes));
+    shares.insert(shares.end(), of_row.begin(), of_row.end());
+  }
+  TaskScores judged;
+  for (std::size_t k = classes == 2 ? 1 : 0; k < classes; ++k) {
+    const std::vector<double> column = gather_column(
+        mine, [&](std::size_t i) { return shares[i * classes + k]; }, rows_of_ranks, count,
+        control);
+    std::vector<JudgedOutput> against_rest;
+    for (std::size_t row = 0; row < column.size(); ++row)
+      against_rest.push_back(
+          {column[row], rows.labels()[row] == static_cast<std::int32_t>(k) ? 1.f : 0.f});
+    if (!rows_of_ranks.empty()) judged.outputs.push_back(judge_label(std::move(against_rest)));
+  }
+  put_mean(judged, auc, &OutputFigures::auc);
+  judged.outputs.clear();
+  return comm::broadcast_record(control, judged, "evaluation: scores");
+}
+
+}  // namespace
+
+observe::Scores class_scores(std::span<const double> counts) {
+  double there = 0, recall = 0, either = 0, f1 = 0;
+  for (std::size_t at = 0; at < counts.size(); at += 3) {
+    const double rows = counts[at], said = counts[at + 1], right = counts[at + 2];
+    there += rows > 0;
+    either += rows > 0 || said > 0;
+    recall += ratio(right, rows);
+    f1 += f1_of(right, said - right, rows - right);
+  }
+  if (there == 0) return {};
+  return {{balanced, recall / there}, {macro_f1, f1 / either}};
+}
+
 TaskScores judge_rows(const SaidRows& mine, const data::DataSet& rows, comm::Control& control) {
   const data::DataSetInfo& info = rows.info();
-  const std::size_t outputs = info.wanted_values();
+  const std::size_t outputs = info.classes.size();
   check(mine.outputs.size() == mine.rows.size() * outputs, "all outputs of each row");
+  if (info.task == data::Task::classes) return judge_classes(mine, rows, control);
   const auto rows_of_ranks =
       comm::gather_records_at_root(control, mine.rows, "evaluation: rows of outputs");
   TaskScores judged;
   std::vector<RowCounts> counts(rows_of_ranks.empty() ? 0 : info.rows);
   for (std::size_t k = 0; k < outputs; ++k) {
-    const std::vector<float> column =
-        gather_column(mine, k, outputs, rows_of_ranks, info.rows, control);
+    const std::vector<float> column = gather_column(
+        mine, [&](std::size_t i) { return mine.outputs[i * outputs + k]; }, rows_of_ranks,
+        info.rows, control);
     if (!rows_of_ranks.empty()) judged.outputs.push_back(judge_column(column, k, rows, counts));
   }
   if (!rows_of_ranks.empty()) {

@@ -69,6 +69,8 @@ struct ProgressFacts {
   std::uint64_t validate_every = 1;  ///< epochs; 0: never
   Scores scores = {};                ///< of the newest step
 };
+/// Whether the task is classes: others have no top-1.
+bool is_of_classes(const Validation& validation);
 /// "R2 0.8, RMSE 12.5".
 std::string say_scores(const Scores& scores);
 

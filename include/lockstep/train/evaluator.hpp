@@ -84,7 +84,9 @@ class Evaluator {
   Evaluation evaluate(bool with_confusion = false);
 
  private:
-  backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<Confused>* confusion);
+  /// counts: of classes, see class_scores(); else empty.
+  backend::Metrics evaluate_batch(const data::Batch& batch, std::vector<double>& counts,
+                                  std::vector<Confused>* confusion);
   void take_outputs(const data::Sampler& sampler, const data::Batch& batch, SaidRows& said);
   EvaluatorSpec spec_;
   device::Device& device_;

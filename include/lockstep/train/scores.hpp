@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,17 @@ std::optional<double> score_in(const observe::Validation& validation, const Scor
 /// (micro), of values R2, by the deviations of the training set.
 observe::Scores step_scores(data::Task task, const std::array<double, 3>& sums);
 
+/// Of classes, from how often each one is there, is said and both: [classes, 3]. As scikit-learn:
+/// the balanced accuracy is the mean recall of those that are there, macro-F1 that of those that
+/// are there or are said.
+observe::Scores class_scores(std::span<const double> counts);
+
+/// The most outputs, rows times classes, of which the AUC of classes is made: it takes memory and
+/// time for each. Of more a validation has no AUC.
+inline constexpr std::size_t most_ranked_outputs = std::size_t{1} << 22;
+/// Throws InputError where rows as these are too many for the score that is named. `path`: theirs.
+void require_score(const data::DataSetInfo& rows, const std::string& name, const std::string& path);
+
 /// What a network said of some rows, and of which: [rows, outputs] logits, or values in deviations.
 struct SaidRows {
   std::vector<std::uint32_t> rows;
@@ -56,9 +68,11 @@ struct OutputFigures {
   }
 };
 
-/// One output of one row, both as the network's: a logit and 0 or 1, or two values.
+/// One output of one row, both as the network's: a logit (or a probability) and 0 or 1, or two
+/// values.
 struct JudgedOutput {
-  float said = 0, wanted = 0;
+  double said = 0;
+  float wanted = 0;
 };
 /// `rows`: those in which the label is known, in any order. A logit that is not a number is wrong.
 OutputFigures judge_label(std::vector<JudgedOutput> rows);
@@ -73,8 +87,9 @@ struct TaskScores {
   static void fields(auto& self, auto&& visit) { visit(self.scores, self.outputs); }
 };
 
-/// Judges the rows of a data set whose task is not classes, of which each rank has some; no row is
-/// there twice. The bits do not depend on the number of ranks. Collective.
+/// Judges the rows of a data set, of which each rank has some; no row is there twice. The bits do
+/// not depend on the number of ranks. Of classes this is the AUC alone: the mean of each class's
+/// against the rest by its probability, of two classes the second one's. Collective.
 TaskScores judge_rows(const SaidRows& mine, const data::DataSet& rows, comm::Control& control);
 
 }  // namespace lockstep::train

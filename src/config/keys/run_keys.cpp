@@ -300,9 +300,10 @@ std::vector<ConfigKey> eval_keys() {
           .needs("data.val", validates, "nothing is validated")
           .bookkeeping(),
       key("eval.best", &C::eval, &Section::best,
-          "score of a validation that chooses best.h5: of classes top-1, top-5 or loss; of labels "
-          "mAP, AUC, micro-F1, macro-F1, samples-F1, exact-match or loss; of values RMSE, MAE, R2 "
-          "or loss")
+          "score of a validation that chooses best.h5: of classes top-1, top-5, balanced-accuracy, "
+          "macro-F1, AUC or loss; of labels mAP, AUC, micro-F1, macro-F1, samples-F1, exact-match "
+          "or "
+          "loss; of values RMSE, MAE, R2 or loss")
           .if_empty("top-1, mAP or RMSE")
           .needs("data.val", validates, "nothing is validated"),
       key("eval.every-epochs", &C::eval, &Section::every_epochs,

@@ -68,6 +68,7 @@ namespace {
 // The permutations of an epoch each have a separate stream. Those of windows and nodes follow.
 constexpr std::uint64_t row_stream = 0, block_stream = 1, part_stream = 2, short_stream = 3,
                         first_other_stream = 8;
+constexpr std::uint64_t epochs_of_draws = std::uint64_t{1} << 24;  // that draw4() tells apart
 constexpr std::uint64_t windows_of_replica = std::uint64_t{1} << 32;
 
 }  // namespace
@@ -243,7 +244,8 @@ RowVisit Sampler::balanced_visit(std::uint64_t epoch, std::size_t position) cons
   const auto label = static_cast<std::size_t>(after - balance.places.begin()) - 1;
   const std::size_t turn = place - balance.places[label], rows = balance.rows_of(label);
   const std::size_t at = permuted(turn % rows, rows, spec_.seed, epoch, first_other_stream + label);
-  return {balance.rows[balance.begin[label] + at], epoch * balance.most_visits + turn / rows};
+  const std::uint64_t visit = epoch * balance.most_visits + turn / rows;
+  return {balance.rows[balance.begin[label] + at], visit % epochs_of_draws};
 }
 
 // The rows, block by block in permuted order. The place of a shorter last block is drawn

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/text/prometheus_page.hpp"
+#include "lockstep/observe/report.hpp"
 
 namespace lockstep::observe {
 namespace {
@@ -90,7 +91,7 @@ void show(Page& page, const EpochRecord& epoch) {
   const auto validated = [&](std::string_view of, const Validation& got) {
     page.gauge(fmt::format("{}_loss", of), "Mean loss over the validation set.", got.loss);
     show(page, fmt::format("{}_", of), "Of the validation set.", got.scores);
-    if (!got.scores.empty()) return;
+    if (!is_of_classes(got)) return;
     page.gauge(fmt::format("{}_top1_ratio", of), "Share of the set that was right.", got.top1);
     page.gauge(fmt::format("{}_top5_ratio", of), "Share with the label among the first five.",
                got.top5);

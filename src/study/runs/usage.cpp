@@ -9,6 +9,7 @@
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
+#include "lockstep/observe/report.hpp"
 #include "study/page/plot.hpp"
 #include "study/runs/story.hpp"
 
@@ -117,7 +118,7 @@ void add_run(const RunStory& run, const Kind& kind, const Unit& unit, std::size_
   if (kind.validation == nullptr) return;
   const auto point = [&](const observe::Validation& of) {
     const double value = of.*kind.validation;
-    return kind.share && !of.scores.empty() ? std::nullopt : std::optional(value);
+    return kind.share && !observe::is_of_classes(of) ? std::nullopt : std::optional(value);
   };
   add(epoch_curve(run, unit,
                   [&](const observe::EpochRecord& epoch) {

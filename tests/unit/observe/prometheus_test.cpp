@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include <map>
 #include <sstream>
@@ -73,7 +74,8 @@ TEST_CASE("scores of labels and values are gauges of their names, and there is n
   step.scores = {{"F1", 0.5}};
   metrics.write(step);
   EpochRecord epoch;
-  epoch.validation = Validation{.loss = 1, .scores = {{"mAP", 0.25}, {"micro-F1", 0.75}}};
+  epoch.validation = Validation{
+      .loss = 1, .top1 = NAN, .top5 = NAN, .scores = {{"mAP", 0.25}, {"micro-F1", 0.75}}};
   metrics.write(epoch);
   CHECK(has(metrics, "lockstep_F1" + run + " 0.5"));
   CHECK(has(metrics, "lockstep_validation_mAP" + run + " 0.25"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "observe/progress_bar.hpp"
 #include "tests/support/written_to.hpp"
@@ -128,7 +129,8 @@ TEST_CASE("lines name the scores of labels and values in place of top-1", "[repo
   record.epoch = 2;
   record.train_loss = 0.5;
   record.train_scores = {{"F1", 0.25}};
-  record.validation = Validation{.loss = 0.75, .scores = {{"AUC", 0.875}, {"mAP", 0.5}}};
+  record.validation =
+      Validation{.loss = 0.75, .top1 = NAN, .top5 = NAN, .scores = {{"AUC", 0.875}, {"mAP", 0.5}}};
   record.images_per_s = std::numeric_limits<double>::quiet_NaN();
   CHECK(epoch_line(record, 3, 1, 1) ==
         "epoch 2/3: loss 0.5000, F1 0.25 | validation: loss 0.7500, AUC 0.875, mAP 0.5");

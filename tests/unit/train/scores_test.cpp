@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/error.hpp"
+#include "tests/unit/data/shard_fixture.hpp"
+#include "tests/unit/ports/tcp/tcp_ranks.hpp"
 
 using namespace lockstep;
 using namespace lockstep::train;
@@ -120,4 +122,67 @@ TEST_CASE("a score is chosen by its name, or as is usual for the task", "[train]
   CHECK(score_in(validation, score_kind(labels, "loss")) == 3);
   CHECK(score_in(validation, score_kind(labels, "AUC")) == 0.7);
   CHECK_FALSE(score_in(validation, score_kind(labels, "mAP")).has_value());
+}
+
+// balanced_accuracy_score and f1_score(average="macro", zero_division=0) of scikit-learn 1.9.
+TEST_CASE("scores of classes are scikit-learn's, with one that is only said and one in no row",
+          "[train][scores]") {
+  const std::vector<std::uint32_t> a = drawn(7), b = drawn(11);
+  std::vector<double> counts(6 * 3);
+  for (std::size_t row = 0; row < scored_rows; ++row) {
+    const std::size_t at = row * scored_labels;
+    const std::size_t label = b[at] % 100 < 60 ? 0 : b[at + 1] % 4,
+                      said = a[at] % 10 < 4 ? label : a[at + 1] % 5;
+    counts[3 * label] += 1;
+    counts[3 * said + 1] += 1;
+    counts[3 * label + 2] += said == label;
+  }
+  const observe::Scores scores = class_scores(counts);
+  CHECK(close(scores.at("balanced-accuracy"), 0.5331296176605683));
+  CHECK(close(scores.at("macro-F1"), 0.36774144292669664));
+  CHECK(class_scores(std::vector<double>(6)).empty());
+}
+
+// roc_auc_score of the softmax: of three classes with multi_class="ovr", of two by the second one.
+TEST_CASE("the AUC of classes is scikit-learn's, and has the same bits on any ranks",
+          "[train][scores]") {
+  const test::Folder folder;
+  const std::vector<std::uint32_t> a = drawn(7);
+  for (const auto& [classes, want] :
+       {std::pair{std::size_t{3}, 0.7264254802913966}, {std::size_t{2}, 0.7368941115213481}}) {
+    data::DataSetInfo info = test::small_info();
+    info.classes.resize(classes);
+    const auto path = folder.path / (std::to_string(classes) + ".h5");
+    const data::DataSet rows(test::write_shard(path, info, 0, scored_rows));
+    const auto judged = [&](comm::Control& control) {
+      SaidRows mine;
+      for (auto row = static_cast<std::size_t>(control.rank()); row < scored_rows;
+           row += static_cast<std::size_t>(control.world())) {
+        mine.rows.push_back(static_cast<std::uint32_t>(row));
+        for (std::size_t k = 0; k < classes; ++k) {
+          const auto noise = static_cast<float>(a[row * scored_labels + k] % 4099) / 1024;
+          mine.outputs.push_back(noise + (row % classes == k ? 0.75f : 0));
+        }
+      }
+      return judge_rows(mine, rows, control).scores.at("AUC");
+    };
+    comm::LoneControl alone;
+    const double one = judged(alone);
+    CHECK(close(one, want));
+    for (const int world : {2, 5})
+      for (const std::string& told : test::ranks_tell(world, [&](comm::Control& control) {
+             return std::to_string(judged(control) == one);
+           }))
+        CHECK(told == "1");
+  }
+}
+
+TEST_CASE("AUC of more outputs than are ranked is an error where it was asked for",
+          "[train][scores]") {
+  data::DataSetInfo rows = test::small_info();
+  rows.rows = most_ranked_outputs / 3 + 1;
+  CHECK_NOTHROW(require_score(rows, "macro-F1", "val.h5"));
+  CHECK_THROWS_WITH(require_score(rows, "AUC", "val.h5"), Contains("eval.best = AUC: val.h5 has"));
+  rows.rows -= 1;
+  CHECK_NOTHROW(require_score(rows, "AUC", "val.h5"));
 }
