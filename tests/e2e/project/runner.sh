@@ -117,7 +117,8 @@ END
 
 law 'a job that runs out of time is ended, and its folder is removed' <<'END'
 result, = run(Job("long", ["bash", "-c", "echo $WORK; sleep 60"], 1, lane="waits", script=True))
-assert result.status == 124 and result.seconds < 20, result
+# On the busiest machine a second of a core takes 20 by the clock (limited.py, LEAST).
+assert result.status == 124 and result.seconds < 40, result
 assert not os.path.exists(result.said.split()[0]), result
 END
 
