@@ -93,12 +93,14 @@ loader=$(basename "$new"/packed/glibc/ld-linux*)
 needed=$(grep -aohE 'GLIBC_2\.[0-9]+' -r "$new"/bin "$new"/lib/*.so* "$new"/lib/{openmpi,pmix} |
   sort -uV | tail -n 1)
 chmod -R u+w "$new"
-# oneDNN is more than half of everything: it and glibc are unpacked at the first start, by env.sh.
-mv "$new"/lib/libdnnl.so.* "$new/packed/"
+# oneDNN is more than half of everything: it, two more and glibc are unpacked at the first start, by
+# env.sh.
+find "$new/lib" -maxdepth 1 -regex '.*/lib\(dnnl\|hdf5[^/]*\|unistring\)\.so\..*' \
+  -exec mv -t "$new/packed" {} +
 find "$new/bin" "$new/lib" "$new/packed" -type f -exec strip --strip-unneeded {} +
 # Half of the tests' file is the program again: gpu-check unpacks it when it runs.
 [[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
-(cd "$new/packed" && sha256sum libdnnl.so.* glibc/* >"../lib/packed.sums")
+(cd "$new/packed" && sha256sum ./*.so.* glibc/* >"../lib/packed.sums")
 tar --sort=name --owner=0 --group=0 --mtime=@0 -C "$new/packed" -c . |
   gzip -9n >"$new/lib/packed.tar.gz"
 rm -r "$new/packed"

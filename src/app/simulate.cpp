@@ -43,7 +43,9 @@ std::vector<std::size_t> worlds_of(const SimulateOptions& options, const Simulat
   worlds = {1};
   const auto add = [&](std::size_t world) {
     const bool rows = all.training.batch == 0 || all.training.batch >= world;
-    if (rows && world % all.training.model_options.norm_ranks == 0) worlds.push_back(world);
+    const bool shared = all.training.shards == 0 || all.training.shards >= world;
+    if (rows && shared && world % all.training.model_options.norm_ranks == 0)
+      worlds.push_back(world);
   };
   for (std::size_t world = std::max<std::size_t>(2, all.per_node); world < most_known_ranks;
        world *= 2)

@@ -207,8 +207,7 @@ void check_shards(const Config& config, int replicas) {
   if (config.shards == 0) return;
   const std::string asked = fmt::format("shards = {}", config.shards);
   require(config.shards >= static_cast<std::size_t>(replicas),
-          fmt::format("{}, but {} ranks were started: each needs a shard; start fewer", asked,
-                      replicas));
+          fmt::format("{} cannot be shared by {} ranks: each needs at least one", asked, replicas));
   const auto leave_out = [&](bool is, const std::string& other, const char* why) {
     require(!is, fmt::format("{} and {} do not fit together: {}; leave one of them out", asked,
                              other, why));

@@ -138,7 +138,7 @@ std::string describe_cut(const config::Config& config, int replicas, std::size_t
 
 /// What shards cost on that many ranks.
 std::string describe_shards(const config::Config& config, int replicas,
-                            const backend::ProgramSpec& program) {
+                            const backend::ProgramSpec& program, std::size_t threads) {
   const auto ranks = static_cast<std::size_t>(replicas);
   const reduce::ShardCost cost = reduce::shard_cost(config.shards, ranks);
   std::string text =
@@ -149,9 +149,15 @@ std::string describe_shards(const config::Config& config, int replicas,
                         cost.time, counted(cost.most, "shard"));
   if (cost.bytes > 1)
     text += fmt::format("; {:.2f} times the bytes of an all-reduce travel", cost.bytes);
-  return text + fmt::format("; {} for their sums; {} a shard",
-                            human_bytes(static_cast<double>(program.exchange_bytes)),
-                            counted(program.lanes, "lane"));
+  text += fmt::format("; {} for their sums; {} a shard",
+                      human_bytes(static_cast<double>(program.exchange_bytes)),
+                      counted(program.lanes, "lane"));
+  if (threads > program.lanes)
+    text +=
+        fmt::format(", so {} idle", threads - program.lanes == 1
+                                        ? "a thread is"
+                                        : fmt::format("{} threads are", threads - program.lanes));
+  return text;
 }
 
 /// What the devices of all ranks are, each once; only on rank 0. Collective.
@@ -270,7 +276,8 @@ void log_run(const RunParts& parts) {
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
                         counted(trainer.exchange().buckets().size(), "bucket")));
-  if (config.shards > 0) log::info(describe_shards(config, replicas, trainer.program_spec()));
+  if (config.shards > 0)
+    log::info(describe_shards(config, replicas, trainer.program_spec(), parts.backend.threads()));
   if (config.freeze != nn::Freeze::none) log::info(describe_frozen(parts));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));

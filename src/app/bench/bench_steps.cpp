@@ -88,8 +88,8 @@ StepBench::StepBench(const train::RunSpec& spec, backend::Backend& backend,
     : control_(control),
       run_(spec, backend, communicator, control),
       data_(run_.trainer_spec().network,
-            even_share(config().batch, static_cast<std::size_t>(control.world()),
-                       static_cast<std::size_t>(control.rank())),
+            train::own_rows(config().batch, config().shards,
+                            {.index = control.rank(), .count = control.world(), .ranks = {}}),
             static_cast<std::uint64_t>(control.rank()), backend.device()) {}
 
 void StepBench::step(train::Trainer& trainer, StepSeries* series) {

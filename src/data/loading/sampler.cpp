@@ -10,6 +10,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/base/share.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -128,8 +129,9 @@ Sampler::Sampler(const SamplerSpec& spec) : spec_(spec) {
   const auto replicas = static_cast<std::size_t>(spec.replicas);
   require(spec.rows > 0, "the data set has no rows");
   require(replicas <= spec.rows || spec.shuffle == Shuffle::none,
-          fmt::format("{} ranks are more than the {} rows of the data set; start fewer ranks",
-                      replicas, spec.rows));
+          fmt::format("{} are more than the {} rows of the data set; {}",
+                      counted(replicas, spec.taken > 1 ? "shard" : "rank"), spec.rows,
+                      spec.taken > 1 ? "use fewer" : "start fewer ranks"));
   require(spec.global_batch >= replicas,
           fmt::format("a global batch of {} rows cannot be shared by {} ranks: each needs a row; "
                       "make the batch larger or start fewer ranks",

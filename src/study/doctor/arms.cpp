@@ -9,7 +9,6 @@
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/statistics.hpp"
-#include "lockstep/train/decide/micro_batches.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 
 namespace lockstep::study {
@@ -25,10 +24,8 @@ void add_ranks(std::vector<double>& sums, const std::vector<double>& more) {
 }  // namespace
 
 ResidentBatch::ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t outputs,
-                             std::size_t all_rows, int rank, int world, device::Device& device)
+                             std::size_t all_rows, std::size_t rows, device::Device& device)
     : global_rows(all_rows) {
-  // One micro-batch of all: its rows on this rank.
-  const std::size_t rows = train::plan_micro_batches(all_rows, world, rank, all_rows).front().rows;
   images = device.allocate_pinned(rows * row_bytes);
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t from = row % sample.rows;

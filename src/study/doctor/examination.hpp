@@ -21,9 +21,9 @@ namespace lockstep::study {
 
 /// One rank's part of a batch that stays in memory, filled from rows that a loader brought.
 struct ResidentBatch {
-  /// `outputs`: of a row's wanted ones.
+  /// `outputs`: of a row's wanted ones; `rows`: of this rank.
   ResidentBatch(const data::Batch& sample, std::size_t row_bytes, std::size_t outputs,
-                std::size_t global_rows, int rank, int world, device::Device& device);
+                std::size_t global_rows, std::size_t rows, device::Device& device);
   device::PinnedBuffer images;
   std::vector<data::Target> targets;
   std::vector<float> wanted;

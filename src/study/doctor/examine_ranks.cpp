@@ -125,7 +125,7 @@ void Examination::examine_wire(train::Trainer& whole, train::Trainer& small) {
   train::TrainerSpec spec = run_.trainer_spec();
   spec.norm_ranks = 1;
   if (worth_changing(finding, diagnosis_.step_ms) && !over() &&
-      spec.exchange == reduce::ExchangeKind::exact) {
+      spec.exchange == reduce::ExchangeKind::exact && spec.shards == 0) {
     spec.exchange = reduce::ExchangeKind::bf16;
     std::string why;
     finding.effect = gain_by(whole, spec, why);

@@ -51,7 +51,9 @@ std::unique_ptr<ResidentBatch> Examination::resident(std::size_t global_rows) {
   const data::Batch sample = loader_->next();
   auto rows = std::make_unique<ResidentBatch>(
       sample, backend::image_bytes(run_.trainer_spec().network, run_.trainer_spec().program),
-      run_.trainer_spec().network.classes, global_rows, control_.rank(), control_.world(),
+      run_.trainer_spec().network.classes, global_rows,
+      train::own_rows(global_rows, run_.trainer_spec().shards,
+                      {.index = control_.rank(), .count = control_.world(), .ranks = {}}),
       run_.backend().device());
   loader_->release(sample);
   return rows;

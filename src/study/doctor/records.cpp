@@ -102,7 +102,9 @@ NewestStart read_newest_start(const fs::path& run) {
           fmt::format("{}: its newest start has not recorded how its ranks spent an epoch yet",
                       directory.metrics().string()));
   try {
-    told.norm_ranks = read_config(run).model_options.norm_ranks;
+    const config::Config config = read_config(run);
+    told.norm_ranks = config.model_options.norm_ranks;
+    told.shards = config.shards;
   } catch (const InputError&) {  // what-ifs need the configuration, and say what it lacks
   }
   return told;
@@ -132,7 +134,7 @@ Diagnosis diagnose_records(const fs::path& run, const NewestStart& told) {
   add({.reason = SlowReason::communication,
        .what = "reductions that backward does not hide, on the rank that waits least",
        .cost = over_epochs(told, [](const auto& record) { return record.exposed_comm.min_ms; }),
-       .change = "--comm.wire bf16"});
+       .change = told.shards > 0 ? "" : "--comm.wire bf16"});
   add(slow_rank(told));
   if (told.norm_ranks > 1)
     add({.reason = SlowReason::communication,

@@ -213,10 +213,13 @@ void require_norm_values(const nn::Network& trained, const StepRows& rows,
   const std::size_t norm_ranks = config.model_options.norm_ranks;
   const std::string shared =
       counted(static_cast<std::size_t>(rows.replicas), config.shards > 0 ? "shard" : "rank");
-  require(!leaves_one_row(rows.full, rows, norm_ranks),
-          fmt::format("batch = {} and accumulate = {} on {} give micro-batches of 1 row, of which "
-                      "{}; {}, or larger images",
-                      rows.full, config.accumulate, shared, why, remedy_of(rows, config)));
+  require(
+      !leaves_one_row(rows.full, rows, norm_ranks),
+      fmt::format("batch = {}{} on {} give micro-batches of 1 row, of which {}; {}, or larger "
+                  "images",
+                  rows.full,
+                  config.shards > 0 ? "" : fmt::format(" and accumulate = {}", config.accumulate),
+                  shared, why, remedy_of(rows, config)));
   require(!leaves_one_row(rows.last, rows, norm_ranks),
           fmt::format("data.keep-last = true and batch = {} on {} leave an epoch's last batch {}, "
                       "with a micro-batch of 1 row, of which {}; leave out data.keep-last, or use "

@@ -48,4 +48,9 @@ std::vector<MicroBatch> plan_own(std::size_t global_rows, std::size_t shards, st
   return batches;
 }
 
+std::size_t own_rows(std::size_t global_rows, std::size_t shards, const comm::GridAxis& replica) {
+  const std::vector<MicroBatch> all = plan_own(global_rows, shards, global_rows, replica);
+  return all.back().first + all.back().rows;
+}
+
 }  // namespace lockstep::train

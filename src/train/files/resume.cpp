@@ -60,11 +60,6 @@ config::Config settled(config::Config config) {
     config.data.element = config::ElementChoice::u8;
   if (config.data.task == config::TaskChoice::automatic)
     config.data.task = config::TaskChoice::classes;
-  if (config.shards > 0) {  // then the bits do not depend on these
-    config.comm.all_reduce = flat;
-    config.comm.bucket_mb = 0;
-    config.threads = 0;
-  }
   for (config::Switch* key : {&config.tune, &config.fuse_norms})
     if (*key == config::Switch::automatic) *key = config::Switch::off;
   return config;
@@ -105,10 +100,12 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
   // The order depends on the number of ranks, and by node also on where they are.
   same("data.block", before.data.block, now.data.block);
   same("data.window", before.data.window, now.data.window);
-  same(fmt::format("data.shuffle = {} and the number of {}", shuffle,
-                   before.shards > 0 || now.shards > 0 ? "shards" : "ranks"),
-       config::sharers(before, static_cast<int>(header.replicas)),
-       config::sharers(now, conditions.replicas));
+  const auto sharers = [](const config::Config& config, std::size_t replicas) {
+    return counted(config::sharers(config, static_cast<int>(replicas)),
+                   config.shards > 0 ? "shard" : "rank");
+  };
+  same(fmt::format("data.shuffle = {} and a batch for", shuffle), sharers(before, header.replicas),
+       sharers(now, static_cast<std::size_t>(conditions.replicas)));
   if (now.data.shuffle == data::Shuffle::node && !header.placement.empty())
     same(fmt::format("data.shuffle = {} and the ranks of each node", shuffle),
          "'" + header.placement + "'", "'" + conditions.placement + "'");
@@ -151,7 +148,7 @@ std::uint64_t steps_of_epoch(std::uint64_t rows, const config::Config& config) {
 std::string changed_placement(const model::CheckpointHeader& header, const config::Config& before,
                               const config::Config& now, const ResumeConditions& conditions) {
   using enum config::AllReduceChoice;
-  if (now.shards > 0 && now.shards == before.shards) return "";
+  if (now.shards > 0 && before.shards > 0) return "";
   const bool counts = conditions.on_gpus || before.comm.all_reduce == two_level ||
                       now.comm.all_reduce == two_level || now.data.shuffle == data::Shuffle::node ||
                       has_groups_by_node(before) || has_groups_by_node(now);
@@ -162,6 +159,22 @@ std::string changed_placement(const model::CheckpointHeader& header, const confi
   if (std::max(header.placement.size(), conditions.placement.size()) > longest)
     return "the ranks of each node";
   return fmt::format("the ranks of each node ({}, now {})", header.placement, conditions.placement);
+}
+
+/// What a data set says of its numbers, where it is no longer the same.
+std::vector<std::string> changed_numbers(const data::DataSetInfo& before,
+                                         const data::DataSetInfo& now) {
+  std::vector<std::string> changes;
+  const auto numbers = [&](const char* what, const auto& then, const auto& today) {
+    if (then != today)
+      changes.push_back(fmt::format("{} of the training set ([{}], now [{}])", what,
+                                    join(then, ", "), join(today, ", ")));
+  };
+  numbers("mean", before.mean, now.mean);
+  numbers("deviation", before.stddev, now.stddev);
+  numbers("mean of the values", before.target_mean, now.target_mean);
+  numbers("deviation of the values", before.target_stddev, now.target_stddev);
+  return changes;
 }
 
 }  // namespace
@@ -220,17 +233,25 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       now.stop_after, point.checkpoint.string(), header.progress.step));
   if (header.progress.batch != 0) require_same_rows(point, before, now, conditions);
 
-  std::vector<std::string> changes = config::differences(before, settled(now));
-  // Neither ranks nor threads change what shards add up to.
-  const bool same_shards = now.shards > 0 && now.shards == before.shards;
+  // Neither ranks nor threads, sums over two levels or buckets change what shards add up to.
+  const bool both_shards = now.shards > 0 && before.shards > 0;
+  const auto what_counts = [&](config::Config config) {
+    config = settled(std::move(config));
+    if (!both_shards) return config;
+    config.threads = 0;
+    config.comm.all_reduce = config::AllReduceChoice::flat;
+    config.comm.bucket_mb = 0;
+    return config;
+  };
+  std::vector<std::string> changes = config::differences(what_counts(before), what_counts(now));
   const auto bits_of = [&](const std::string& backend) {
-    return same_shards ? backend::without_threads(backend) : backend;
+    return both_shards ? backend::without_threads(backend) : backend;
   };
   if (bits_of(header.backend) != bits_of(conditions.backend))
     changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
   if (header.build != conditions.build)
     changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
-  if (!same_shards && header.world != static_cast<std::uint64_t>(conditions.world))
+  if (!both_shards && header.world != static_cast<std::uint64_t>(conditions.world))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
   if (const std::string moved = changed_placement(header, before, now, conditions); !moved.empty())
     changes.push_back(moved);
@@ -239,15 +260,8 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                                   conditions.data.rows));
   else if (header.input.rows_hash != 0 && header.input.rows_hash != conditions.data.rows_hash)
     changes.push_back("the training set, whose labels or images are others, or in another order");
-  const auto numbers = [&](const char* what, const auto& then, const auto& today) {
-    if (then != today)
-      changes.push_back(fmt::format("{} of the training set ([{}], now [{}])", what,
-                                    join(then, ", "), join(today, ", ")));
-  };
-  numbers("mean", header.input.mean, conditions.data.mean);
-  numbers("deviation", header.input.stddev, conditions.data.stddev);
-  numbers("mean of the values", header.input.target_mean, conditions.data.target_mean);
-  numbers("deviation of the values", header.input.target_stddev, conditions.data.target_stddev);
+  for (std::string& change : changed_numbers(header.input, conditions.data))
+    changes.push_back(std::move(change));
   return changes;
 }
 

@@ -71,7 +71,7 @@ verdict $? 'so do mixup, a block shuffle, LARS, clipping and an average, in 5 sh
 
 run ranks 4 "${others[@]}" --out blocks --stop-after 5
 run ranks 1 "$LOCKSTEP" resume blocks --shards 4
-((status == 2)) && says 'with data.shuffle = block and the number of shards = 5; now it is 4'
+((status == 2)) && says 'with data.shuffle = block and a batch for = 5 shards; now it is 4 shards'
 verdict $? 'a block shuffle depends on the shards: with others no run resumes inside an epoch'
 run ranks 2 "$LOCKSTEP" resume blocks --stop-after 0
 ((status == 0)) && same_as mixed1 blocks
@@ -80,7 +80,7 @@ verdict $? 'but it does on other ranks'
 # ---- what does not fit ---------------------------------------------------------------------------
 run ranks 3 "${any[@]}" --shards 2 --out none
 ((status == 2)) && [[ ! -e none ]] &&
-  says 'error: shards = 2, but 3 ranks were started: each needs a shard; start fewer'
+  says 'error: shards = 2 cannot be shared by 3 ranks: each needs at least one'
 verdict $? 'fewer shards than ranks are an error'
 for option in '--accumulate 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2' \
   '--sync.gossip' '--model-options.norm-ranks 2' '--data.shuffle node'; do

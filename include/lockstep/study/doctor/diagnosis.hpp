@@ -98,6 +98,7 @@ struct NewestStart {
   double checkpoints_ms = 0;   ///< that the run waited for, over all its steps
   std::uint64_t steps = 0;     ///< of `ranks`
   std::size_t norm_ranks = 1;  ///< model-options.norm-ranks, if the configuration can be read
+  std::size_t shards = 0;      ///< the same
 };
 
 /// Reads only. Throws InputError when `run` is not a run's folder, or has no record of an epoch's

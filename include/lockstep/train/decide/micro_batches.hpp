@@ -28,5 +28,7 @@ std::vector<MicroBatch> plan_micro_batches(std::size_t global_rows, int replicas
 /// function above. Pure.
 std::vector<MicroBatch> plan_own(std::size_t global_rows, std::size_t shards, std::size_t full_rows,
                                  const comm::GridAxis& replica);
+/// The rows of all of them. Pure.
+std::size_t own_rows(std::size_t global_rows, std::size_t shards, const comm::GridAxis& replica);
 
 }  // namespace lockstep::train

@@ -139,7 +139,7 @@ TEST_CASE("an order of blocks resumes in an epoch only with the same number of r
     config.data.shuffle = shuffle;
     const ResumeConditions more{"cpu, 1 thread", "build", 4, 4, some_data(1000)};
     CHECK_THROWS_WITH(judged(written_with(config, 7), config, more),
-                      Contains("data.shuffle = " + order + " and the number of ranks = 2"));
+                      Contains("data.shuffle = " + order + " and a batch for = 2 ranks"));
     CHECK_THAT(judged(written_with(config, 0), config, more), Contains("ranks (2, now 4)"));
     CHECK(judged(written_with(config, 7), config, same_conditions).empty());
     Config window = config;
