@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/backend/answers.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "serve/predictor.hpp"
@@ -116,7 +117,7 @@ void classify(std::span<const float> values, const Version& version, std::size_t
 /// "12.5 %  fish", a line for each of the likeliest classes.
 std::string likeliest_text(std::span<const float> logits, const Version& version) {
   constexpr std::size_t most = 5;
-  const std::vector<float> probabilities = probabilities_of(logits);
+  const std::vector<float> probabilities = backend::answers_of(version.input(), logits);
   if (std::ranges::any_of(probabilities, [](float value) { return std::isnan(value); }))
     throw RequestError(500, "the network's outputs are not numbers");
   std::string text;
@@ -137,7 +138,7 @@ OutputTensor output_tensor(const WantedOutput& wanted, const RowsJob& job, const
         std::span(job.logits).subspan(row * version.classes(), version.classes());
     const std::vector<float> values = wanted.name == logits_output
                                           ? std::vector<float>(logits.begin(), logits.end())
-                                          : probabilities_of(logits);
+                                          : backend::answers_of(version.input(), logits);
     if (wanted.classification > 0)
       classify(values, version, wanted.classification, tensor.strings);
     else

@@ -118,7 +118,6 @@ refuses() {
   refused 'only uint8 can be resized' train faint.h5 no --data.crop random-resized &&
     refused 'where they are uint8' train faint.h5 no --data.brightness 0.3 &&
     refused 'data.cutmix takes these, too' train bands.h5 no --data.mixup 0.2 --epochs 1 &&
-    refused 'takes pixels of uint8' "$LOCKSTEP" export bands --to no.onnx &&
     refused 'have uint8 pixels' "$LOCKSTEP" serve bands --port 0
 }
 law 'what only makes sense for bytes is an error that says so' refuses
