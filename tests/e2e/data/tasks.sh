@@ -269,8 +269,7 @@ described() {
 law 'info and report say the task, and scores by their names' described
 refuses() {
   local no="knows classes alone so far"
-  refused "serve $no" "$LOCKSTEP" serve labels --port 0 &&
-    refused "a model of several files $no" "$LOCKSTEP" eval \
+  refused "a model of several files $no" "$LOCKSTEP" eval \
       labels/checkpoints/best.h5 + labels/checkpoints/step-00000040.h5 &&
     refused 'shards hold one class a row' \
       "$LOCKSTEP" pack --repack --from shards labels.h5 --out no &&
