@@ -34,11 +34,8 @@ void require_fit(const ExportOptions& options) {
 }
 
 model::Model load(const ExportOptions& options, const std::filesystem::path& checkpoint) {
-  model::Model model =
-      model::load_any(checkpoint, infer::describe_by_config,
-                      options.average ? backend::Part::average : backend::Part::weights);
-  infer::require_classes(model.about, checkpoint.string(), "export");
-  return model;
+  return model::load_any(checkpoint, infer::describe_by_config,
+                         options.average ? backend::Part::average : backend::Part::weights);
 }
 
 void check_options(const ExportOptions& options, const Supposed& supposed) {

@@ -25,6 +25,8 @@ std::string difference(const Model& first, const Model& other) {
     return fmt::format("{}, and the first file has {}", here, there);
   };
   if (a.network.name != b.network.name) return differ(b.network.name, a.network.name);
+  if (a.input.task != b.input.task)
+    return differ(choice_name(b.input.task), choice_name(a.input.task));
   if (a.network.classes != b.network.classes)
     return differ(counted(b.network.classes, "class"), counted(a.network.classes, "class"));
   const auto& [names, others] = std::pair(a.input.classes, b.input.classes);
@@ -42,6 +44,11 @@ std::string difference(const Model& first, const Model& other) {
         fmt::format("mean [{}] and deviation [{}] of its input", join(b.input.mean, ", "),
                     join(b.input.stddev, ", ")),
         fmt::format("[{}] and [{}]", join(a.input.mean, ", "), join(a.input.stddev, ", ")));
+  if (a.input.target_mean != b.input.target_mean || a.input.target_stddev != b.input.target_stddev)
+    return differ(fmt::format("mean [{}] and deviation [{}] of its values",
+                              join(b.input.target_mean, ", "), join(b.input.target_stddev, ", ")),
+                  fmt::format("[{}] and [{}]", join(a.input.target_mean, ", "),
+                              join(a.input.target_stddev, ", ")));
   for (std::size_t t = 0; t < std::min(first.weights.size(), other.weights.size()); ++t) {
     const nn::Tensor &one = first.weights[t].tensor, &two = other.weights[t].tensor;
     if (one.name != two.name || one.shape != two.shape)

@@ -216,8 +216,9 @@ class PredictJob::Stay {
                     .workers = worker.readers,
                     .bind_worker = worker.bind_reader,
                     .skip_unread = job.spec.skip_unread,
-                    .target_mean = job.spec.target_mean,
-                    .target_stddev = job.spec.target_stddev},
+                    .said = {.task = job.spec.task,
+                             .target_mean = job.spec.target_mean,
+                             .target_stddev = job.spec.target_stddev}},
                    worker.model, worker.device, job.rows) {}
 
   /// Everything until the result is there, or this worker stops.

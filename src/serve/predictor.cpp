@@ -9,6 +9,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "lockstep/backend/answers.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/data/loading/loader.hpp"
 #include "lockstep/serve/predict_job.hpp"
@@ -70,24 +71,19 @@ void choose_none(std::size_t top, Predictions& result) {
 void choose_top(std::span<const float> logits, std::size_t top, Predictions& result) {
   if (std::any_of(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); }))
     return choose_none(top, result);
-  const std::vector<float> probabilities = probabilities_of(logits);
+  const std::vector<float> probabilities = backend::answers_of({}, logits);
   for (const std::size_t k : likeliest(logits, top)) {
     result.top_class.push_back(static_cast<std::int32_t>(k));
     result.top_probability.push_back(probabilities[k]);
   }
 }
 
-/// Each label's probability, or each value in its units; none of a row without outputs.
+/// Each label's probability, or each value; none of a row without outputs.
 void add_outputs(const PredictorSpec& spec, std::span<const float> outputs, Predictions& result) {
-  for (std::size_t k = 0; k < spec.classes; ++k) {
-    const double output =
-        outputs.empty() ? std::numeric_limits<double>::quiet_NaN() : double{outputs[k]};
-    if (spec.columns.values > 0)
-      result.value.push_back(static_cast<float>(output * double{spec.target_stddev.at(k)} +
-                                                double{spec.target_mean.at(k)}));
-    else
-      result.probability.push_back(static_cast<float>(1 / (1 + std::exp(-output))));
-  }
+  const std::vector<float> none(spec.classes, std::numeric_limits<float>::quiet_NaN());
+  const std::vector<float> said = outputs.empty() ? none : backend::answers_of(spec.said, outputs);
+  std::vector<float>& column = spec.columns.values > 0 ? result.value : result.probability;
+  column.insert(column.end(), said.begin(), said.end());
 }
 
 }  // namespace
@@ -178,11 +174,6 @@ std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t to
                     });
   order.resize(top);
   return order;
-}
-
-std::vector<float> probabilities_of(std::span<const float> logits) {
-  const std::vector<double> shares = backend::probabilities_of(logits);
-  return {shares.begin(), shares.end()};
 }
 
 std::size_t add_features(model::Model& model) {

@@ -74,8 +74,8 @@ struct PredictorSpec {
   std::size_t batch = 1;
   std::size_t workers = 1;            ///< threads that read rows
   std::function<void()> bind_worker;  ///< see LoaderSpec
-  bool skip_unread = false;  ///< a row that cannot be read gets class -1; else it is an error
-  std::vector<float> target_mean = {}, target_stddev = {};  ///< of values
+  bool skip_unread = false;     ///< a row that cannot be read gets class -1; else it is an error
+  data::DataSetInfo said = {};  ///< see backend::answers_of()
 };
 
 /// Predicts pieces, one after the other. The rows of the next piece are read while the last batches
@@ -107,8 +107,5 @@ class Predictor {
 /// The `top` classes with the largest values, of equal ones the first. REQUIRES: all are numbers,
 /// and there are as many.
 std::vector<std::size_t> likeliest(std::span<const float> values, std::size_t top);
-
-/// The softmax of the logits, computed in double.
-std::vector<float> probabilities_of(std::span<const float> logits);
 
 }  // namespace lockstep::serve

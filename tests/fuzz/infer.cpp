@@ -54,7 +54,7 @@ void one(std::span<const std::uint8_t> bytes) {
     case 'b': {
       const std::size_t length = input.byte() | std::size_t{input.byte()} << 8;
       const std::string body = text_of(input.rest());
-      return judge(serve::parse_infer_request(body, std::to_string(length), share));
+      return judge(serve::parse_infer_request(body, std::to_string(length), {}, share));
     }
     case 'z':
       require_law(
@@ -68,7 +68,7 @@ void one(std::span<const std::uint8_t> bytes) {
     }
     default: {
       const std::string body = text_of(input.rest());
-      return judge(serve::parse_infer_request(body, std::nullopt, share));
+      return judge(serve::parse_infer_request(body, std::nullopt, {}, share));
     }
   }
 }

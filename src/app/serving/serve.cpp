@@ -186,7 +186,6 @@ serve::ModelFile read_model(const infer::ModelWords& words, const serve::ModelSo
                         .arrangement = members.arrangement,
                         .input = infer::input_of(members, nullptr)};
   for (infer::MemberModel& member : members.all) {
-    infer::require_classes(member.model.about, member.file, "serve");
     const backend::ProgramSpec program =
         infer::make_program_spec(member.config, member.model.about.input, options.batch);
     file.members.push_back({member.name, std::move(member.model), program});

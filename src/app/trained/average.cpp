@@ -18,6 +18,7 @@
 #include "lockstep/model/weight_mean.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/files/run_directory.hpp"
+#include "lockstep/train/scores.hpp"
 #include "lockstep/train/specs.hpp"
 #include "lockstep/train/statistics.hpp"
 
@@ -41,11 +42,20 @@ void require_writable(const AverageOptions& options) {
 model::Model mean_of(const std::vector<std::string>& checkpoints) {
   model::WeightMean mean;
   for (const std::string& path : checkpoints) {
-    model::Model model = model::load(path, infer::describe_by_config);
-    infer::require_classes(model.about, path, "average");
-    mean.add(std::move(model), path);
+    mean.add(model::load(path, infer::describe_by_config), path);
   }
   return std::move(mean).take();
+}
+
+/// "top-1 61.20 %" of classes; of another task the scores by their names.
+std::string scores_text(data::Task task, const backend::Metrics& of) {
+  if (task == data::Task::classes)
+    return fmt::format("top-1 {:.2f} %",
+                       100 * static_cast<double>(of.top1) / static_cast<double>(of.rows));
+  std::string text;
+  for (const auto& [name, score] : train::step_scores(task, of.sums))
+    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, score);
+  return text;
 }
 
 /// The rows that one program of the training saw at once.
@@ -134,10 +144,10 @@ int average(Launch& launch, const AverageOptions& asked) {
   const auto seen = static_cast<double>(result.metrics.rows);
   log::info(fmt::format(
       "{}: the mean of {} of {}; running statistics from {} of {} rows, in training: loss {:.4f}, "
-      "top-1 {:.2f} %",
+      "{}",
       options.out, counted(options.checkpoints.size(), "checkpoint"), mean.about.network.name,
       counted(spec.batches, "batch"), batch, result.metrics.loss / seen,
-      100 * static_cast<double>(result.metrics.top1) / seen));
+      scores_text(input.task, result.metrics)));
   return status_done;
 }
 

@@ -108,7 +108,7 @@ ByName by_name(const TensorFile& file) {
 nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head) {
   constexpr std::size_t most_classes = 1 << 20, most_channels = 1 << 10;
   const std::size_t classes =
-      std::clamp<std::size_t>(extent_of(tensors, "fc.weight", 0, 2), 2, most_classes);
+      std::clamp<std::size_t>(extent_of(tensors, "fc.weight", 0, 2), 1, most_classes);
   const std::size_t channels =
       std::clamp<std::size_t>(extent_of(tensors, "conv1.weight", 1, 3), 1, most_channels);
   const bool has_head =
@@ -120,6 +120,7 @@ nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head) {
       nn::ResNetSpec spec = nn::usual_resnet(model, 0, classes);
       spec.channels = channels;
       spec.shortcut = shortcut;
+      spec.classifies = classes > 1;  // one output is enough for other tasks
       const std::optional<nn::Network> network = try_network(spec);
       if (!network) continue;
       const Difference difference = compare(*network, tensors, has_head);

@@ -55,13 +55,15 @@ nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head);
 /// readers take (github.com/onnx/onnx, onnx.proto and docs/Operators.md). N, the number of images,
 /// is free.
 ///
-///   images         uint8 [N, height, width, channels]: the file normalises the pixels itself
-///   logits         float [N, classes]
-///   probabilities  float [N, classes], their softmax
+///   images         [N, height, width, channels] of the network's element: the file normalises
+///                  them itself, and makes 0 of no data
+///   logits         float [N, outputs], as the network gives them
+///   probabilities  float [N, outputs], their softmax, or of labels each one's sigmoid; or
+///   values         float [N, outputs] in their units
 ///
 /// Constants have the names of the tensors. The metadata are notes_of() and `steps`. The same model
 /// and options give the same bytes. Throws InputError naming the node that ONNX has no form for,
-/// and where pixels cannot be normalised because mean and deviation are not known. Takes about five
+/// and where images cannot be normalised because mean and deviation are not known. Takes about five
 /// times the weights' memory.
 std::string onnx_bytes(const Model& model, const GraphOptions& options);
 inline std::string onnx_bytes(const Model& model) { return onnx_bytes(model, {}); }

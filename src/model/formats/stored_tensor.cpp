@@ -222,6 +222,11 @@ std::map<std::string, std::string> notes_of(const Model& model) {
   if (input.no_data) notes["no_data"] = data::say_no_data(input);
   if (!input.mean.empty()) notes["mean"] = json_text(Json(input.mean));
   if (!input.stddev.empty()) notes["stddev"] = json_text(Json(input.stddev));
+  if (input.task != data::Task::classes) notes["task"] = choice_name(input.task);
+  if (input.task == data::Task::values) {
+    notes["target_mean"] = json_text(Json(input.target_mean));
+    notes["target_stddev"] = json_text(Json(input.target_stddev));
+  }
   if (!input.classes.empty()) notes["classes"] = json_text(Json(input.classes));
   if (about.preparation.short_side > 0) {
     notes["fit"] = choice_name(about.preparation.fit);
@@ -247,6 +252,10 @@ void apply_notes(const std::map<std::string, std::string>& notes, Model& model) 
   read_note(notes, "classes", input.classes);
   if (const auto element = notes.find("element"); element != notes.end())
     input.element = parse_choice<data::Element>(element->second, "its note 'element'");
+  if (const auto task = notes.find("task"); task != notes.end())
+    input.task = parse_choice<data::Task>(task->second, "its note 'task'");
+  read_note(notes, "target_mean", input.target_mean);
+  read_note(notes, "target_stddev", input.target_stddev);
   if (const auto no_data = notes.find("no_data"); no_data != notes.end()) {
     const auto number = real_number(no_data->second);
     require(number.has_value(), "its note 'no_data' is not a number");

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -67,16 +68,49 @@ void limit_time(Json& parameters, std::optional<double> left_s) {
     parameters["timeout"] = left_us;
 }
 
+template <class Number>
+void append_number(Number number, std::string& body) {
+  body.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+/// Whole numbers that came as wider ones.
+template <class Number>
+void append_whole(const auto& numbers, const std::string& input, std::string& body) {
+  using Limits = std::numeric_limits<Number>;
+  for (const auto number : numbers) {
+    if (!std::in_range<Number>(number))
+      throw RequestError(
+          400, fmt::format("input '{}': 'contents' has something other than numbers from {} to {}",
+                           input, Limits::min(), Limits::max()));
+    append_number(static_cast<Number>(number), body);
+  }
+}
+
+/// Throws RequestError 400 for values that are of another type than the input.
+void require_own_contents(const inference::ModelInferRequest::InferInputTensor& input) {
+  const inference::InferTensorContents& contents = input.contents();
+  const std::string& type = input.datatype();
+  const bool unsigned_numbers = type == "UINT8" || type == "UINT16";
+  if ((contents.int_contents_size() == 0 || type == "INT16") &&
+      (contents.uint_contents_size() == 0 || unsigned_numbers) &&
+      (contents.fp32_contents_size() == 0 || type == "FP32") &&
+      (contents.bytes_contents_size() == 0 || type == "BYTES"))
+    return;
+  throw RequestError(
+      400, fmt::format("input '{}': 'contents' has values of another type than {}{}", input.name(),
+                       type, type == "FP16" ? ", which 'raw_input_contents' takes" : ""));
+}
+
 void append_contents(const inference::ModelInferRequest::InferInputTensor& input,
                      std::string& body) {
   const inference::InferTensorContents& contents = input.contents();
-  for (const std::uint32_t pixel : contents.uint_contents()) {
-    if (pixel > 255)
-      throw RequestError(
-          400, fmt::format("input '{}': 'contents' has something other than numbers from 0 to 255",
-                           input.name()));
-    body += static_cast<char>(static_cast<unsigned char>(pixel));
-  }
+  require_own_contents(input);
+  if (input.datatype() == "UINT16")
+    append_whole<std::uint16_t>(contents.uint_contents(), input.name(), body);
+  else
+    append_whole<std::uint8_t>(contents.uint_contents(), input.name(), body);
+  append_whole<std::int16_t>(contents.int_contents(), input.name(), body);
+  for (const float number : contents.fp32_contents()) append_number(number, body);
   for (const std::string& file : contents.bytes_contents()) {
     const auto length = static_cast<std::uint32_t>(file.size());
     body.append(reinterpret_cast<const char*>(&length), sizeof length);

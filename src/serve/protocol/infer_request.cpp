@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/text/json_fields.hpp"
@@ -14,6 +15,7 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/data/element_bytes.hpp"
 #include "serve/protocol/route.hpp"
 
 namespace lockstep::serve {
@@ -158,16 +160,42 @@ std::size_t read_shape(const Json& tensor, const std::string& where,
   return values;
 }
 
+struct Range {
+  double least, most;
+  bool holds(const Json& value) const {
+    return value.is_number() && value.get<double>() >= least && value.get<double>() <= most;
+  }
+};
+
+template <class Number>
+constexpr Range range_of() {
+  return {double{std::numeric_limits<Number>::lowest()},
+          double{std::numeric_limits<Number>::max()}};
+}
+
+/// Appends the bytes of a number.
+void take_number(const Json& one, data::Element element, const std::string& where,
+                 std::vector<std::uint8_t>& to) {
+  const bool whole = !data::is_float(element);
+  const Range range = element == data::Element::u8    ? range_of<std::uint8_t>()
+                      : element == data::Element::u16 ? range_of<std::uint16_t>()
+                      : element == data::Element::i16 ? range_of<std::int16_t>()
+                                                      : range_of<float>();
+  const bool fits =
+      range.holds(one) && (!whole || one.get<double>() == std::floor(one.get<double>()));
+  expect(fits, "{}: 'data' has something other than {}numbers from {:g} to {:g}", where,
+         whole ? "whole " : "", range.least, range.most);
+  data::append_element(element, static_cast<float>(one.get<double>()), to);
+}
+
 /// Takes the values of nested arrays in their order.
-void take_json(const Json& data, const std::string& where, InputTensor& tensor) {
+void take_json(const Json& data, data::Element element, const std::string& where,
+               InputTensor& tensor) {
   for (const Json& one : data) {
     if (one.is_array()) {
-      take_json(one, where, tensor);
+      take_json(one, element, where, tensor);
     } else if (tensor.pixels) {
-      const std::size_t pixel = whole(one).value_or(256);
-      expect(pixel <= 255, "{}: 'data' has something other than whole numbers from 0 to 255",
-             where);
-      tensor.own_values.push_back(static_cast<std::uint8_t>(pixel));
+      take_number(one, element, where, tensor.own_values);
     } else {
       expect(one.is_string(), "{}: 'data' has something other than strings", where);
       tensor.own_strings.push_back(one.get<std::string>());
@@ -193,7 +221,8 @@ void take_strings(std::string_view bytes, const std::string& where, std::size_t 
 }
 
 /// Reads one tensor; takes its binary data from the beginning of `binary`.
-InputTensor read_input(const Json& json, const std::string& place, std::string_view& binary) {
+InputTensor read_input(const Json& json, const std::string& place, const TakenInput& taken,
+                       std::string_view& binary) {
   expect(json.is_object(), "{} is not an object", place);
   InputTensor tensor;
   tensor.name = text_field(json, "name", place);
@@ -201,11 +230,11 @@ InputTensor read_input(const Json& json, const std::string& place, std::string_v
   const std::string datatype = text_field(json, "datatype", where);
   expect(std::find(datatypes.begin(), datatypes.end(), datatype) != datatypes.end(),
          "{}: '{}' is not a datatype", where, datatype);
-  expect(
-      datatype == "UINT8" || datatype == "BYTES",
-      "{}: the datatype {} is not taken; UINT8 is, for pixels, and BYTES, for JPEG and PNG files",
-      where, datatype);
-  tensor.pixels = datatype == "UINT8";
+  const std::string of_numbers = datatype_of(taken.element);
+  tensor.pixels = datatype == of_numbers;
+  expect(tensor.pixels || (taken.files && datatype == "BYTES"),
+         "{}: the datatype {} is not taken; {} is{}", where, datatype, of_numbers,
+         taken.files ? ", for pixels, and BYTES, for JPEG and PNG files" : "");
   const std::size_t values = read_shape(json, where, tensor.shape);
   const Json& parameters = parameters_of(json, where);
   expect(!parameters.is_object() || !parameters.contains("shared_memory_region"),
@@ -226,12 +255,16 @@ InputTensor read_input(const Json& json, const std::string& place, std::string_v
     else
       take_strings(bytes, where, values, tensor);
   } else {
-    take_json(data, where, tensor);
+    expect(!tensor.pixels || taken.element != data::Element::f16,
+           "{}: FP16 comes as binary data alone", where);
+    take_json(data, taken.element, where, tensor);
     tensor.values = tensor.own_values;
     tensor.strings.assign(tensor.own_strings.begin(), tensor.own_strings.end());
   }
+  const std::size_t each = tensor.pixels ? data::bytes_of(taken.element) : 1;
   const std::size_t got = tensor.pixels ? tensor.values.size() : tensor.strings.size();
-  expect(got == values, "{}: its shape is of {} values, but it has {}", where, values, got);
+  expect(got == values * each, "{}: its shape is of {} values, but it has {}{}", where, values,
+         got / each, got % each == 0 ? "" : " and a piece of one");
   return tensor;
 }
 
@@ -270,13 +303,29 @@ std::size_t json_bytes(std::string_view body, const std::optional<std::string>& 
 
 }  // namespace
 
+const char* datatype_of(data::Element element) {
+  switch (element) {
+    case data::Element::u8:
+      return "UINT8";
+    case data::Element::u16:
+      return "UINT16";
+    case data::Element::i16:
+      return "INT16";
+    case data::Element::f16:
+      return "FP16";
+    case data::Element::f32:
+      break;
+  }
+  return "FP32";
+}
+
 bool is_raw(const std::optional<std::string>& json_length) {
   return json_length && whole_number<std::uint64_t>(*json_length) == std::uint64_t{0};
 }
 
 InferRequest parse_infer_request(std::string_view body,
                                  const std::optional<std::string>& json_length,
-                                 ByteBudget::Share& share) {
+                                 const TakenInput& taken, ByteBudget::Share& share) {
   const std::size_t length = json_bytes(body, json_length);
   const Json json = parse_json(body.substr(0, length), share);
   expect(json.is_object(), "the request is not an object of JSON");
@@ -292,7 +341,7 @@ InferRequest parse_infer_request(std::string_view body,
   std::string_view binary = body.substr(length);
   for (const Json& one : inputs)
     request.inputs.push_back(
-        read_input(one, fmt::format("input {}", request.inputs.size()), binary));
+        read_input(one, fmt::format("input {}", request.inputs.size()), taken, binary));
   expect(binary.empty(), "{} bytes of the body follow the last tensor", binary.size());
   for (const Json& one : outputs)
     request.outputs.push_back(read_output(one, fmt::format("output {}", request.outputs.size())));

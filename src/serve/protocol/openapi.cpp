@@ -4,8 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/backend/answers.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/text/json_text.hpp"
+#include "serve/protocol/infer_request.hpp"
 
 namespace lockstep::serve {
 namespace {
@@ -55,18 +57,19 @@ constexpr const char* all_models = R"({
           "properties": {"model_name": {"type": "string"}, "model_version": {"type": "string"},
             "id": {"type": "string"}, "outputs": {"type": "array", "minItems": 1,
               "items": {"type": "object", "required": ["name", "datatype", "shape", "data"],
-                "properties": {"name": {"enum": ["logits", "probabilities"]},
+                "properties": {"name": {"enum": ["logits", "probabilities", "values"]},
                   "datatype": {"enum": ["FP32", "BYTES"]},
                   "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 2,
                     "maxItems": 2},
                   "data": {"type": "array", "items": {"type": ["number", "string", "null"]}}}}}}}},
         "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         "text/plain": {"schema": {"type": "string",
-          "description": "of one image, where Accept begins so: its likeliest classes"}}}}
+          "description":
+            "of one image, where Accept begins so: its likeliest classes or labels, or values"}}}}
     },
     "schemas": {
       "output": {"type": "object", "required": ["name"], "properties": {
-        "name": {"enum": ["logits", "probabilities"]},
+        "name": {"type": "string"},
         "parameters": {"type": ["object", "null"], "properties": {
           "binary_data": {"type": ["boolean", "null"],
             "description": "its values follow the JSON of the answer"},
@@ -92,13 +95,12 @@ constexpr const char* model_paths = R"({
   "/stats": {"get": {"summary": "what the model has done", "responses": {
     "200": {"$ref": "#/components/responses/object"}}}},
   "/infer": {"post": {
-    "summary": "what the model says of images of @height x @width, @classes classes",
+    "summary": "what the model says of images of @height x @width, @outputs",
     "description":
       "The body as described has one image. It may have any number, with as many rows of data.
  Tensors may also follow the JSON as binary data, whose length each has as its parameter
  binary_data_size; the header Inference-Header-Content-Length then says how many bytes are JSON.
- Only so the input image_bytes (BYTES) takes JPEG and PNG files. With 0 in that header, the whole
- body is one such file, or the pixels of one image. The parameter timeout is a number of
+ @files With 0 in that header, the whole body is @one_body. The parameter timeout is a number of
  microseconds, after which the answer is 504.",
     "requestBody": {"required": true, "content": {"application/json": {"schema": {
       "type": "object", "required": ["inputs"], "properties": {
@@ -106,15 +108,17 @@ constexpr const char* model_paths = R"({
         "parameters": {"$ref": "#/components/schemas/parameters"},
         "inputs": {"type": "array", "minItems": 1, "maxItems": 1, "items": {"type": "object",
           "required": ["name", "datatype", "shape", "data"], "properties": {
-            "name": {"const": "images"}, "datatype": {"const": "UINT8"},
+            "name": {"const": "images"}, "datatype": {"const": "@datatype"},
             "shape": {"type": "array", "minItems": 4, "maxItems": 4, "prefixItems": [
               {"const": 1}, {"const": @height}, {"const": @width}, {"const": @channels}]},
             "data": {"type": "array", "minItems": @values, "maxItems": @values,
-              "items": {"type": "integer", "minimum": 0, "maximum": 255}},
+              "items": @number},
             "parameters": {"type": ["object", "null"], "properties": {
               "binary_data_size": {"type": "null"}, "shared_memory_region": false}}}}},
         "outputs": {"type": ["array", "null"], "maxItems": 16,
-          "items": {"$ref": "#/components/schemas/output"}}}}}}},
+          "items": {"allOf": [{"$ref": "#/components/schemas/output"}, {"properties": {
+            "name": {"enum": ["logits", "@answers"]},
+            "parameters": {"properties": {"classification": {"maximum": @likeliest}}}}}]}}}}}}},
     "responses": {
       "200": {"$ref": "#/components/responses/inference"},
       "400": {"$ref": "#/components/responses/error"},
@@ -133,13 +137,40 @@ Ordered filled(std::string text, const std::map<std::string, std::string>& words
   return Ordered::parse(text);
 }
 
+const char* schema_of(data::Element element) {
+  switch (element) {
+    case data::Element::u8:
+      return R"({"type": "integer", "minimum": 0, "maximum": 255})";
+    case data::Element::u16:
+      return R"({"type": "integer", "minimum": 0, "maximum": 65535})";
+    case data::Element::i16:
+      return R"({"type": "integer", "minimum": -32768, "maximum": 32767})";
+    case data::Element::f16:
+    case data::Element::f32:
+      break;
+  }
+  return R"({"type": "number", "minimum": -3.4e38, "maximum": 3.4e38})";
+}
+
 void add_model(const DescribedModel& model, Ordered& paths) {
-  const Ordered own = filled(
-      model_paths, {{"@height", std::to_string(model.height)},
-                    {"@width", std::to_string(model.width)},
-                    {"@channels", std::to_string(model.channels)},
-                    {"@classes", std::to_string(model.classes)},
-                    {"@values", std::to_string(model.height * model.width * model.channels)}});
+  Ordered own = filled(
+      model_paths,
+      {{"@height", std::to_string(model.height)},
+       {"@width", std::to_string(model.width)},
+       {"@channels", std::to_string(model.channels)},
+       {"@outputs", std::to_string(model.classes) + " " + choice_name(model.task)},
+       {"@values", std::to_string(model.height * model.width * model.channels)},
+       {"@datatype", datatype_of(model.element)},
+       {"@number", schema_of(model.element)},
+       {"@answers", backend::name_of_answers(model.task)},
+       {"@likeliest", model.task == data::Task::values ? "0" : "1000000"},
+       {"@files", model.files ? "Only so the input image_bytes (BYTES) takes JPEG and PNG files."
+                              : "It takes no image files."},
+       {"@one_body",
+        model.files ? "one such file, or the pixels of one image" : "the numbers of one image"}});
+  if (model.element == data::Element::f16)
+    own["/infer"]["post"]["requestBody"]["content"] = {
+        {"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   const std::string newest = "/v2/models/" + model.name;
   for (const std::string& at : {newest, newest + "/versions/" + model.version})
     for (const auto& [rest, path] : own.items()) paths[at + rest] = path;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/http.hpp"
+#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::serve {
 
@@ -52,12 +53,17 @@ Route find_route(std::string_view method, std::string_view path, std::string& al
 /// What the description says of a model that is served.
 struct DescribedModel {
   std::string name, version;  ///< as they are in paths; no character needs quoting in JSON
-  std::size_t height = 0, width = 0, channels = 0, classes = 0;
+  std::size_t height = 0, width = 0, channels = 0;
+  std::size_t classes = 0;  ///< or labels, or values
+  data::Element element = data::Element::u8;
+  data::Task task = data::Task::classes;
+  bool files = true;  ///< it takes JPEG and PNG files
 };
 
 /// The service's OpenAPI description, version 3.1: each path of each model, what it takes and
 /// answers. What it calls valid is answered by 200, unless a deadline or the queue forbids it. It
-/// describes requests of one image as JSON; binary tensors, which no schema can say, by words.
+/// describes requests of one image as JSON; binary tensors, which no schema can say, by words; but
+/// FP16, which has no form in JSON, as a body of one image.
 /// `token`: requests need one.
 std::string openapi_document(const std::vector<DescribedModel>& models, bool token);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/backend/answers.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/prometheus_page.hpp"
@@ -67,15 +68,16 @@ std::string model_document(const Version& version) {
   const auto output = [&](const char* name) {
     return Json{{"name", name}, {"datatype", "FP32"}, {"shape", {-1, version.classes()}}};
   };
+  Json inputs = Json::array({{{"name", pixels_input},
+                              {"datatype", datatype_of(input.element)},
+                              {"shape", {-1, input.height, input.width, input.channels}}}});
+  if (version.takes_files())
+    inputs.push_back({{"name", files_input}, {"datatype", "BYTES"}, {"shape", {-1, 1}}});
   return line({{"name", version.name()},
                {"versions", {version.number()}},
                {"platform", "lockstep"},
-               {"inputs",
-                {{{"name", pixels_input},
-                  {"datatype", "UINT8"},
-                  {"shape", {-1, input.height, input.width, input.channels}}},
-                 {{"name", files_input}, {"datatype", "BYTES"}, {"shape", {-1, 1}}}}},
-               {"outputs", {output(logits_output), output(probabilities_output)}}});
+               {"inputs", inputs},
+               {"outputs", {output(logits_output), output(backend::name_of_answers(input.task))}}});
 }
 
 std::string model_ready_document(const Version& version, bool ready) {
@@ -87,21 +89,25 @@ std::string config_document(const Version& version, const Batcher& batcher) {
   const auto output = [&](const char* name) {
     return Json{{"name", name}, {"data_type", "TYPE_FP32"}, {"dims", {version.classes()}}};
   };
+  Json inputs = Json::array({{{"name", pixels_input},
+                              {"data_type", std::string("TYPE_") + datatype_of(input.element)},
+                              {"dims", {input.height, input.width, input.channels}}}});
+  if (version.takes_files())
+    inputs.push_back(
+        {{"name", files_input}, {"data_type", "TYPE_STRING"}, {"dims", {1}}, {"optional", true}});
   const auto longest_wait_us =
       static_cast<std::uint64_t>(batcher.longest_wait_s(*version.lane) * 1e6);
-  return line(
-      {{"name", version.name()},
-       {"platform", "lockstep"},
-       {"backend", "lockstep"},
-       {"max_batch_size", version.lane->batch},
-       {"input",
-        {{{"name", pixels_input},
-          {"data_type", "TYPE_UINT8"},
-          {"dims", {input.height, input.width, input.channels}}},
-         {{"name", files_input}, {"data_type", "TYPE_STRING"}, {"dims", {1}}, {"optional", true}}}},
-       {"output", {output(logits_output), output(probabilities_output)}},
-       {"dynamic_batching", {{"max_queue_delay_microseconds", longest_wait_us}}},
-       {"parameters", {{"model", {{"string_value", version.text()}}}}}});
+  return line({{"name", version.name()},
+               {"platform", "lockstep"},
+               {"backend", "lockstep"},
+               {"max_batch_size", version.lane->batch},
+               {"input", inputs},
+               {"output", {output(logits_output), output(backend::name_of_answers(input.task))}},
+               {"dynamic_batching", {{"max_queue_delay_microseconds", longest_wait_us}}},
+               {"parameters",
+                {{"model", {{"string_value", version.text()}}},
+                 {"task", {{"string_value", choice_name(input.task)}}},
+                 {"names", {{"string_value", json_text(Json(input.classes))}}}}}});
 }
 
 std::string index_document(const Repository& repository) {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "lockstep/backend/answers.hpp"
+#include "lockstep/base/half.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "serve/predictor.hpp"
@@ -46,21 +49,54 @@ void take_room(Inferring& inferring, const Version& version) {
   if (!inferring.share.grow(inferring.job->rows * of_a_row)) throw RequestError(503, no_bytes_left);
 }
 
+float float_at(data::Element element, const std::uint8_t* bytes) {
+  if (element == data::Element::f32) {
+    float value = 0;
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  }
+  std::uint16_t half = 0;
+  std::memcpy(&half, bytes, sizeof half);
+  return widen_f16(half);
+}
+
+/// As in a data set, no number may be infinite, or NaN where that is not no data.
+void require_numbers(std::span<const std::uint8_t> bytes, const data::DataSetInfo& input) {
+  if (!data::is_float(input.element)) return;
+  const std::size_t each = data::bytes_of(input.element);
+  for (std::size_t at = 0; at < bytes.size(); at += each) {
+    const float value = float_at(input.element, bytes.data() + at);
+    expect(std::isfinite(value) || (std::isnan(value) && input.no_data),
+           "input '{}': row {} has {} in channel {}", pixels_input, at / input.row_bytes(),
+           std::isnan(value) ? "NaN (not a number)" : "an infinite number",
+           at / each % input.channels);
+  }
+}
+
+/// Takes the bytes of rows, which have the right length.
+void take_rows(std::span<const std::uint8_t> bytes, const Version& version, Inferring& to) {
+  require_numbers(bytes, version.input());
+  take_room(to, version);
+  to.job->images.assign(bytes.begin(), bytes.end());
+}
+
 void take_input(std::vector<InputTensor> inputs, const Version& version, const ServeSpec& spec,
                 Inferring& to) {
-  expect(inputs.size() == 1, "give one input, '{}' or '{}', and not {}", pixels_input, files_input,
+  const bool files = version.takes_files();
+  const std::string or_files = files ? fmt::format(" or '{}'", files_input) : "",
+                    and_files = files ? fmt::format(" and '{}' are", files_input) : " is";
+  expect(inputs.size() == 1, "give one input, '{}'{}, and not {}", pixels_input, or_files,
          inputs.size());
   to.input = std::move(inputs.front());
   const InputTensor& tensor = to.input;
   const bool pixels = tensor.name == pixels_input;
-  expect(pixels || tensor.name == files_input, "there is no input '{}'; '{}' and '{}' are",
-         tensor.name, pixels_input, files_input);
+  expect(pixels || (files && tensor.name == files_input), "there is no input '{}'; '{}'{}",
+         tensor.name, pixels_input, and_files);
   expect(pixels == tensor.pixels, "input '{}': its datatype is {}", tensor.name,
-         pixels ? "UINT8" : "BYTES");
+         pixels ? datatype_of(version.input().element) : "BYTES");
   if (pixels) {
     take_pixels(tensor, version, spec, *to.job);
-    take_room(to, version);
-    return to.job->images.assign(tensor.values.begin(), tensor.values.end());
+    return take_rows(tensor.values, version, to);
   }
   const auto& shape = tensor.shape;
   expect(shape.size() == 1 || (shape.size() == 2 && shape[1] == 1),
@@ -71,15 +107,19 @@ void take_input(std::vector<InputTensor> inputs, const Version& version, const S
 
 /// A body without JSON: the pixels of one image, or a file.
 void take_raw(const std::string& body, const Version& version, Inferring& to) {
-  const bool file = body.size() != version.row_bytes() || body.starts_with("\xff\xd8\xff") ||
-                    body.starts_with("\x89PNG\r\n\x1a\n");
+  const data::DataSetInfo& input = version.input();
+  const bool fits = body.size() == version.row_bytes();
+  expect(fits || version.takes_files(),
+         "the body has {} bytes, but an image of the model '{}' has {}: {} x {} x {} of {}",
+         body.size(), version.name(), version.row_bytes(), input.height, input.width,
+         input.channels, datatype_of(input.element));
+  const bool file = version.takes_files() && (!fits || body.starts_with("\xff\xd8\xff") ||
+                                              body.starts_with("\x89PNG\r\n\x1a\n"));
   to.job->rows = 1;
-  if (file) {
+  if (file)
     to.files = {body};
-  } else {
-    take_room(to, version);
-    to.job->images.assign(body.begin(), body.end());
-  }
+  else
+    take_rows({reinterpret_cast<const std::uint8_t*>(body.data()), body.size()}, version, to);
 }
 
 /// Its rows are taken.
@@ -91,15 +131,18 @@ void forget_body(Inferring& inferring) {
 
 /// What the client wants, with what it leaves open filled in.
 std::vector<WantedOutput> settle_outputs(std::vector<WantedOutput> outputs, bool binary,
-                                         std::size_t classes) {
+                                         const Version& version) {
+  const data::Task task = version.input().task;
+  const std::string answers = backend::name_of_answers(task);
   if (outputs.empty())
-    outputs = {{.name = logits_output, .binary = {}}, {.name = probabilities_output, .binary = {}}};
+    outputs = {{.name = logits_output, .binary = {}}, {.name = answers, .binary = {}}};
   for (WantedOutput& output : outputs) {
-    expect(output.name == logits_output || output.name == probabilities_output,
-           "there is no output '{}'; '{}' and '{}' are", output.name, logits_output,
-           probabilities_output);
+    expect(output.name == logits_output || output.name == answers,
+           "there is no output '{}'; '{}' and '{}' are", output.name, logits_output, answers);
+    expect(output.classification == 0 || task != data::Task::values,
+           "output '{}': values have no classification", output.name);
     output.binary = output.binary.value_or(binary);
-    output.classification = std::min(output.classification, classes);
+    output.classification = std::min(output.classification, version.classes());
   }
   return outputs;
 }
@@ -113,15 +156,20 @@ void classify(std::span<const float> values, const Version& version, std::size_t
     to.push_back(fmt::format("{}:{}:{}", values[k], k, version.input().classes[k]));
 }
 
-/// "12.5 %  fish", a line for each of the likeliest classes.
-std::string likeliest_text(std::span<const float> logits, const Version& version) {
+/// "12.5 %  fish", a line for each of the likeliest classes or labels; or a line for each value.
+std::string answer_text(std::span<const float> logits, const Version& version) {
   constexpr std::size_t most = 5;
-  const std::vector<float> probabilities = probabilities_of(logits);
-  if (std::ranges::any_of(probabilities, [](float value) { return std::isnan(value); }))
+  const data::DataSetInfo& input = version.input();
+  const std::vector<float> answers = backend::answers_of(input, logits);
+  if (std::ranges::any_of(answers, [](float value) { return std::isnan(value); }))
     throw RequestError(500, "the network's outputs are not numbers");
   std::string text;
-  for (const std::size_t k : likeliest(probabilities, std::min(most, probabilities.size())))
-    text += fmt::format("{:5.1f} %  {}\n", 100 * probabilities[k], version.input().classes[k]);
+  if (input.task == data::Task::values)
+    for (std::size_t k = 0; k < answers.size(); ++k)
+      text += fmt::format("{:>12}  {}\n", answers[k], input.classes[k]);
+  else
+    for (const std::size_t k : likeliest(answers, std::min(most, answers.size())))
+      text += fmt::format("{:5.1f} %  {}\n", 100 * answers[k], input.classes[k]);
   return text;
 }
 
@@ -137,7 +185,7 @@ OutputTensor output_tensor(const WantedOutput& wanted, const RowsJob& job, const
         std::span(job.logits).subspan(row * version.classes(), version.classes());
     const std::vector<float> values = wanted.name == logits_output
                                           ? std::vector<float>(logits.begin(), logits.end())
-                                          : probabilities_of(logits);
+                                          : backend::answers_of(version.input(), logits);
     if (wanted.classification > 0)
       classify(values, version, wanted.classification, tensor.strings);
     else
@@ -163,15 +211,17 @@ void read_infer(HttpRequest request, const Version& version, const ServeSpec& sp
   const auto json_length = header(request, json_length_header);
   inferring.job = std::make_shared<RowsJob>();
   if (is_raw(json_length)) {
-    inferring.outputs = settle_outputs({}, true, version.classes());
+    inferring.outputs = settle_outputs({}, true, version);
     inferring.for_people = header(request, "accept").value_or("").starts_with("text/plain");
     return take_raw(inferring.body, version, inferring);
   }
   ByteBudget::Share while_it_reads(spec.http.budget);
-  InferRequest read = parse_infer_request(inferring.body, json_length, while_it_reads);
+  InferRequest read = parse_infer_request(
+      inferring.body, json_length,
+      {.element = version.input().element, .files = version.takes_files()}, while_it_reads);
   inferring.id = std::move(read.id);
   inferring.timeout_s = read.timeout_s;
-  inferring.outputs = settle_outputs(std::move(read.outputs), read.binary, version.classes());
+  inferring.outputs = settle_outputs(std::move(read.outputs), read.binary, version);
   take_input(std::move(read.inputs), version, spec, inferring);
   if (inferring.files.empty()) forget_body(inferring);
 }
@@ -224,7 +274,7 @@ bool is_soon_written(const Inferring& inferring, const Version& version) {
 }
 
 HttpResponse infer_response(const Inferring& inferring, const Version& version) {
-  if (inferring.for_people) return {.body = likeliest_text(inferring.job->logits, version)};
+  if (inferring.for_people) return {.body = answer_text(inferring.job->logits, version)};
   InferResponse response{
       .model = version.name(), .version = version.number(), .id = inferring.id, .outputs = {}};
   bool binary = false;

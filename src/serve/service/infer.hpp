@@ -13,9 +13,10 @@
 // From a request's body to rows, and from their logits to the response's body.
 namespace lockstep::serve {
 
-/// The inputs and outputs that every model has.
+/// The inputs and outputs of models. The second input is of those that take image files; another
+/// output is backend::name_of_answers().
 constexpr const char *pixels_input = "images", *files_input = "image_bytes",
-                     *logits_output = "logits", *probabilities_output = "probabilities";
+                     *logits_output = "logits";
 
 /// An inference that has been read. It stays where it is, because it sees into itself.
 struct Inferring {

@@ -56,6 +56,23 @@ std::size_t scans_of(std::string_view file) {
 
 }  // namespace
 
+namespace {
+
+/// How files become rows; none of a network that takes no files.
+std::optional<StoredForm> form_of_files(const ServeSpec& spec, const ModelFile& file) {
+  const data::DataSetInfo& input = file.input;
+  if (input.has_plain_bytes() && (input.channels == 1 || input.channels == 3))
+    return stored_as(spec.form, file.members.front().model.about.preparation, input, 1);
+  require(!spec.form.jpeg && spec.form.height == 0,
+          fmt::format("--resize and --jpeg say how images in files become rows, and the network "
+                      "takes {} of {}{}, and no files",
+                      counted(input.channels, "channel"), choice_name(input.element),
+                      input.no_data ? " with values of no data" : ""));
+  return std::nullopt;
+}
+
+}  // namespace
+
 Version::Version(const ModelSource& source, std::size_t number, const ModelFile& file,
                  const ServeSpec& spec)
     : name_(source.name),
@@ -63,8 +80,9 @@ Version::Version(const ModelSource& source, std::size_t number, const ModelFile&
       text_(source.text),
       input_(file.input),
       form_(spec.form),
-      stored_(stored_as(spec.form, file.members.front().model.about.preparation, input_, 1)),
+      stored_(form_of_files(spec, file)),
       most_pixels_(spec.most_pixels) {
+  if (!stored_) return;
   try {
     idle_.push_back(borrow());
   } catch (const InputError& error) {
@@ -84,7 +102,7 @@ std::unique_ptr<data::ImagePreparer> Version::borrow() const {
       return one;
     }
   }
-  return std::make_unique<data::ImagePreparer>(form_, stored_.stored, stored_.augment);
+  return std::make_unique<data::ImagePreparer>(form_, stored_->stored, stored_->augment);
 }
 
 double Version::cost_s(std::string_view file) {

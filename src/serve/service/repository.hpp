@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,9 +36,12 @@ class Version {
   const std::string& text() const { return text_; }      ///< see ModelSource
   const data::DataSetInfo& input() const { return input_; }
   std::size_t row_bytes() const { return input_.row_bytes(); }
-  std::size_t classes() const { return input_.classes.size(); }
+  std::size_t classes() const { return input_.classes.size(); }  ///< or labels, or values
+  /// Images may come as files: the network takes plain bytes of 1 or 3 channels.
+  bool takes_files() const { return stored_.has_value(); }
   /// Writes the row of an image that came as a JPEG or PNG file, as validation prepares it. Throws
   /// RequestError 400 naming `what`: another format, damaged, too many pixels, another size.
+  /// REQUIRES: takes_files().
   void prepare(std::string_view file, const std::string& what, std::span<std::uint8_t> row) const;
 
   /// About how long prepare() takes for this file, by its header and its length.
@@ -52,7 +56,7 @@ class Version {
   const std::string name_, number_, text_;
   const data::DataSetInfo input_;
   const data::ImageForm form_;
-  const StoredForm stored_;
+  const std::optional<StoredForm> stored_;
   const std::size_t most_pixels_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<data::ImagePreparer>> idle_;  // preparers keep buffers

@@ -34,8 +34,15 @@ std::vector<DescribedModel> described_models(const Repository& repository) {
   std::vector<DescribedModel> models;
   for (const auto& version : repository.all()) {
     const data::DataSetInfo& input = version->input();
-    models.push_back({version->name(), version->number(), input.height, input.width, input.channels,
-                      version->classes()});
+    models.push_back({.name = version->name(),
+                      .version = version->number(),
+                      .height = input.height,
+                      .width = input.width,
+                      .channels = input.channels,
+                      .classes = version->classes(),
+                      .element = input.element,
+                      .task = input.task,
+                      .files = version->takes_files()});
   }
   return models;
 }

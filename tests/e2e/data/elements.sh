@@ -118,8 +118,9 @@ refuses() {
   refused 'only uint8 can be resized' train faint.h5 no --data.crop random-resized &&
     refused 'where they are uint8' train faint.h5 no --data.brightness 0.3 &&
     refused 'data.cutmix takes these, too' train bands.h5 no --data.mixup 0.2 --epochs 1 &&
-    refused 'takes pixels of uint8' "$LOCKSTEP" export bands --to no.onnx &&
-    refused 'have uint8 pixels' "$LOCKSTEP" serve bands --port 0
+    mkdir -p pictures/a && "$python" -c 'import pathlib
+pathlib.Path("pictures/a/one.png").write_bytes(b"")' &&
+    refused 'have uint8 pixels' "$LOCKSTEP" predict bands pictures --out no
 }
 law 'what only makes sense for bytes is an error that says so' refuses
 cuts() { train bands.h5 cuts --epochs 1 --data.cutmix 1 --data.flip true; }

@@ -267,11 +267,31 @@ described() {
     ! grep -i 'nan %' page.html
 }
 law 'info and report say the task, and scores by their names' described
+averaged() {  # averaged NAME FIRST SECOND: of equal checkpoints the weights are theirs
+  "$LOCKSTEP" average $1/checkpoints/$2 $1/checkpoints/$3 --data $1.h5 --threads 1 \
+    --out mean-$1.h5 | tee said.log && grep -E "in training: loss .*, (F1|R2) " said.log &&
+    "$LOCKSTEP" average $1/checkpoints/$3 $1/checkpoints/$3 --data $1.h5 --threads 1 \
+      --out same-$1.h5 && "$LOCKSTEP" eval mean-$1.h5 --data $1.h5 --threads 1 &&
+    "$python" - same-$1.h5 $1/checkpoints/$3 <<'PYTHON'
+import h5py, sys
+with h5py.File(sys.argv[1]) as a, h5py.File(sys.argv[2]) as b:
+    assert all((a["weights"][n][()] == b["weights"][n][()]).all()
+               for n in a["weights"] if "running" not in n)
+    for key in "task", "target_mean":
+        assert str(a.attrs.get(key)) == str(b.attrs.get(key)), key
+PYTHON
+}
+law 'average takes checkpoints of labels' averaged labels best.h5 step-00000040.h5
+law 'average takes checkpoints of values' averaged values best.h5 step-00000040.h5
+units() {
+  lr=0 train stretched.h5 stretched --data.task values --epochs 1 &&
+    refused 'of its values, and the first file has' "$LOCKSTEP" average values stretched \
+      --data values.h5 --out no.h5
+}
+law 'values of other units have no mean' units
 refuses() {
   local no="knows classes alone so far"
-  refused "export $no" "$LOCKSTEP" export labels --to no.onnx &&
-    refused "serve $no" "$LOCKSTEP" serve labels --port 0 &&
-    refused "a model of several files $no" "$LOCKSTEP" eval \
+  refused "a model of several files $no" "$LOCKSTEP" eval \
       labels/checkpoints/best.h5 + labels/checkpoints/step-00000040.h5 &&
     refused 'shards hold one class a row' \
       "$LOCKSTEP" pack --repack --from shards labels.h5 --out no &&

@@ -23,12 +23,15 @@ std::size_t count(const Sizes& shape) {
 OnnxValue constant(const WireReader& tensor) {
   OnnxValue value;
   for (const auto& dimension : tensor.all(1)) value.shape.push_back(dimension.value);
-  const std::size_t bytes = tensor.number(2) == 1 ? 4 : 8;  // float or int64
+  constexpr std::uint64_t real32 = 1, real64 = 11;  // the others are int64
+  const std::uint64_t type = tensor.number(2);
+  const std::size_t bytes = type == real32 ? 4 : 8;
   std::string raw = tensor.text(9);
   for (std::string_view rest = raw; !rest.empty();) {
     const std::uint64_t bits = WireReader::little_endian(WireReader::cut(rest, bytes));
-    value.values.push_back(bytes == 4 ? std::bit_cast<float>(static_cast<std::uint32_t>(bits))
-                                      : static_cast<double>(static_cast<std::int64_t>(bits)));
+    value.values.push_back(type == real32   ? std::bit_cast<float>(static_cast<std::uint32_t>(bits))
+                           : type == real64 ? std::bit_cast<double>(bits)
+                                            : static_cast<double>(static_cast<std::int64_t>(bits)));
   }
   if (value.values.size() != count(value.shape)) throw std::runtime_error("a constant's size");
   return value;
@@ -123,13 +126,32 @@ OnnxValue batch_norm(const OnnxNode& node) {
 }
 
 /// Of the same shape, or [1, channels, 1, 1].
+OnnxValue each(OnnxValue x, const std::function<double(double)>& of) {
+  for (double& value : x.values) value = of(value);
+  return x;
+}
+
+/// The second may have one number for each channel, or in all.
 OnnxValue pairwise(const OnnxNode& node, const std::function<double(double, double)>& of) {
   const OnnxValue &a = node.in[0], &b = node.in[1];
-  const bool same = a.shape == b.shape;
-  if (!same && b.shape != Sizes{1, a.shape[1], 1, 1}) throw std::runtime_error("other shapes");
-  return image(a.shape, [&](auto n, auto c, auto h, auto w) {
-    return of(at(a, n, c, h, w), same ? at(b, n, c, h, w) : b.values[c]);
-  });
+  const std::size_t channels = a.shape.at(1), inside = count(a.shape) / a.shape[0] / channels;
+  const bool same = a.shape == b.shape, one = b.shape == Sizes{1};
+  if (!same && !one &&
+      b.shape != (a.shape.size() == 2 ? Sizes{channels} : Sizes{1, channels, 1, 1}))
+    throw std::runtime_error("other shapes");
+  OnnxValue out = a;
+  for (std::size_t i = 0; i < out.values.size(); ++i)
+    out.values[i] = of(a.values[i], b.values[same ? i : one ? 0 : i / inside % channels]);
+  return out;
+}
+
+OnnxValue where(const OnnxNode& node) {
+  OnnxValue out = node.in[2];
+  if (node.in[0].shape != out.shape || node.in[1].shape != Sizes{1})
+    throw std::runtime_error("Where of another form");
+  for (std::size_t i = 0; i < out.values.size(); ++i)
+    if (node.in[0].values[i] != 0) out.values[i] = node.in[1].values[0];
+  return out;
 }
 
 OnnxValue slice(const OnnxNode& node) {
@@ -206,6 +228,12 @@ OnnxValue run(const OnnxNode& node) {
   const std::string op = node.message.text(4);
   const OnnxValue& x = node.in.at(0);
   if (op == "Cast") return x;
+  if (op == "Sub") return pairwise(node, std::minus<>());
+  if (op == "Equal") return pairwise(node, std::equal_to<>());
+  if (op == "Or") return pairwise(node, std::logical_or<>());
+  if (op == "IsNaN") return each(x, [](double v) { return std::isnan(v) ? 1. : 0.; });
+  if (op == "Sigmoid") return each(x, [](double v) { return 1 / (1 + std::exp(-v)); });
+  if (op == "Where") return where(node);
   if (op == "Transpose") return transpose(node);
   if (op == "Mul") return pairwise(node, std::multiplies<>());
   if (op == "Add") return pairwise(node, std::plus<>());

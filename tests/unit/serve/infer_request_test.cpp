@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/data/element_bytes.hpp"
 #include "serve/protocol/route.hpp"
 
 using namespace lockstep;
@@ -23,17 +24,19 @@ ByteBudget::Share share(std::size_t bytes = 1 << 20) {
   return ByteBudget::Share(std::make_shared<ByteBudget>(bytes));
 }
 
-InferRequest read_json(const std::string& text, std::size_t bytes = 1 << 20) {
+InferRequest read_json(const std::string& text, std::size_t bytes = 1 << 20,
+                       const TakenInput& input = {}) {
   auto taken = share(bytes);
-  return parse_infer_request(text, std::nullopt, taken);
+  return parse_infer_request(text, std::nullopt, input, taken);
 }
 
 /// JSON and what follows it, with the header that says where.
-InferRequest read_binary(const std::string& json, const std::string& more) {
+InferRequest read_binary(const std::string& json, const std::string& more,
+                         const TakenInput& input = {}) {
   static std::string body;  // the request sees into it
   body = json + more;
   auto taken = share();
-  return parse_infer_request(body, std::to_string(json.size()), taken);
+  return parse_infer_request(body, std::to_string(json.size()), input, taken);
 }
 
 void refused(const std::string& json, const std::string& why) {
@@ -67,6 +70,75 @@ TEST_CASE("pixels as nested and as flat JSON, and as binary data, are the same r
   judge(read_json(with_input(flat)));
   judge(read_json(with_input(nested)));
   judge(read_binary(with_input(binary), {"\x00\xff\x07\x09", 4}));
+}
+
+namespace {
+
+std::vector<std::uint8_t> bytes_in(const InferRequest& request) {
+  return {request.inputs.at(0).values.begin(), request.inputs.at(0).values.end()};
+}
+
+/// `data` as JSON and its bytes as binary data are the same tensor of one row.
+void check_element(data::Element element, const std::string& json, const std::string& bytes) {
+  const std::string type = datatype_of(element);
+  const std::size_t count = bytes.size() / data::bytes_of(element);
+  CAPTURE(type);
+  const std::string head = fmt::format(R"("datatype":"{}","shape":[{}],)", type, count);
+  const TakenInput taken{.element = element, .files = false};
+  const auto binary = [&](std::size_t size) {
+    return with_input(head + fmt::format(R"("parameters":{{"binary_data_size":{}}})", size));
+  };
+  const std::vector<std::uint8_t> wanted(bytes.begin(), bytes.end());
+  CHECK(bytes_in(read_binary(binary(bytes.size()), bytes, taken)) == wanted);
+  CHECK_THROWS_WITH(
+      read_binary(binary(bytes.size() - 1), bytes.substr(1), taken),
+      Contains(fmt::format("is of {} values, but it has {} and a piece of one", count, count - 1)));
+  if (json.empty())
+    CHECK_THROWS_WITH(read_json(with_input(head + R"("data":[1])"), 1 << 20, taken),
+                      Contains("comes as binary data alone"));
+  else
+    CHECK(bytes_in(read_json(with_input(head + R"("data":)" + json), 1 << 20, taken)) == wanted);
+  CHECK_THROWS_WITH(
+      read_json(with_input(R"("datatype":"UINT8","shape":[1],"data":[1])"), 1 << 20, taken),
+      Contains("the datatype UINT8 is not taken; " + type + " is"));
+  CHECK_THROWS_WITH(
+      read_json(with_input(R"("datatype":"BYTES","shape":[1],"data":["a"])"), 1 << 20, taken),
+      Contains("the datatype BYTES is not taken; " + type + " is"));
+}
+
+template <class... Numbers>
+std::string bytes_of_all(Numbers... numbers) {
+  std::string bytes;
+  (bytes.append(reinterpret_cast<const char*>(&numbers), sizeof numbers), ...);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("numbers of each element are the same as JSON and as binary data", "[serve]") {
+  check_element(
+      data::Element::u16, "[0,255,[256,65535.0]]",
+      bytes_of_all<std::uint16_t, std::uint16_t, std::uint16_t, std::uint16_t>(0, 255, 256, 65535));
+  check_element(data::Element::i16, "[-32768,-1,32767]",
+                bytes_of_all<std::int16_t, std::int16_t, std::int16_t>(-32768, -1, 32767));
+  check_element(data::Element::f32, "[-0.5,16777217,3e38,7]",
+                bytes_of_all(-0.5f, 16777216.f, 3e38f, 7.f));
+  check_element(data::Element::f16, "", bytes_of_all<std::uint16_t, std::uint16_t>(0x3c00, 0x7bff));
+}
+
+TEST_CASE("a number that its element does not hold is an error", "[serve]") {
+  const auto wrong = [](data::Element element, const std::string& number, const std::string& why) {
+    const std::string json = with_input(
+        fmt::format(R"("datatype":"{}","shape":[1],"data":[{}])", datatype_of(element), number));
+    CAPTURE(json);
+    CHECK_THROWS_WITH(read_json(json, 1 << 20, {.element = element}), Contains(why));
+  };
+  for (const char* number : {"65536", "-1", "1.5", "\"7\"", "null", "true"})
+    wrong(data::Element::u16, number, "other than whole numbers from 0 to 65535");
+  for (const char* number : {"32768", "-32769", "0.5"})
+    wrong(data::Element::i16, number, "other than whole numbers from -32768 to 32767");
+  for (const char* number : {"3.5e38", "-1e300", "null", "\"1\""})
+    wrong(data::Element::f32, number, "other than numbers from -3.40282e+38 to 3.40282e+38");
 }
 
 TEST_CASE("elements of bytes come as they are, also empty ones and those with zeros", "[serve]") {
@@ -172,7 +244,7 @@ TEST_CASE("lengths that do not add up are errors", "[serve]") {
   wrong(sized("BYTES", 2, 4), std::string(4, '\0'), "shape is of 2 values, but it has 1");
   auto taken = share();
   for (const char* length : {"-1", "x", "", "1e3", "99999999999999999999", "3"})
-    CHECK_THROWS_WITH(parse_infer_request("{}", length, taken),
+    CHECK_THROWS_WITH(parse_infer_request("{}", length, {}, taken),
                       Contains("Inference-Header-Content-Length"));
   CHECK((is_raw("0") && !is_raw("7") && !is_raw("") && !is_raw(std::nullopt)));
 }

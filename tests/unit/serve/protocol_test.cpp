@@ -90,6 +90,37 @@ TEST_CASE("the description has each path of each model, and asks for a token whe
   CHECK(!nlohmann::json::parse(openapi_document({}, false)).contains("security"));
 }
 
+TEST_CASE("the description has the element of each model's numbers, and its outputs", "[serve]") {
+  const auto described = nlohmann::json::parse(
+      openapi_document({{.name = "a",
+                         .version = "1",
+                         .height = 2,
+                         .width = 4,
+                         .channels = 12,
+                         .classes = 3,
+                         .element = data::Element::i16,
+                         .task = data::Task::values,
+                         .files = false},
+                        {.name = "b", .version = "1", .element = data::Element::f16}},
+                       false));
+  const auto content = [&](const char* path) {
+    return described["paths"][path]["post"]["requestBody"]["content"];
+  };
+  const auto fields = content("/v2/models/a/infer")["application/json"]["schema"]["properties"];
+  const auto input = fields["inputs"]["items"]["properties"];
+  CHECK(input["datatype"]["const"] == "INT16");
+  CHECK((input["data"]["items"]["minimum"] == -32768 && input["data"]["minItems"] == 96));
+  const auto output = fields["outputs"]["items"]["allOf"][1]["properties"];
+  CHECK(output["name"]["enum"] == nlohmann::json({"logits", "values"}));
+  CHECK(output["parameters"]["properties"]["classification"]["maximum"] == 0);
+  const std::string words =
+      described["paths"]["/v2/models/a/infer"]["post"]["description"].get<std::string>();
+  CHECK(words.find("takes no image files") != words.npos);
+  CHECK(words.find('@') == words.npos);
+  CHECK(content("/v2/models/b/infer").contains("application/octet-stream"));
+  CHECK(!content("/v2/models/b/infer").contains("application/json"));
+}
+
 TEST_CASE("a compressed body is what was compressed, or an error", "[serve]") {
   const std::string text(100'000, 'a');
   const auto decoded = [](const std::string& body, const char* name, std::size_t most,

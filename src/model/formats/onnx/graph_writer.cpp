@@ -72,6 +72,11 @@ void GraphWriter::constant(const std::string& name, std::span<const std::size_t>
   graph_.message(onnx_graph::constant, tensor(name, OnnxType::real32, shape, values));
 }
 
+void GraphWriter::constant(const std::string& name, std::span<const double> values) {
+  const std::size_t shape[] = {values.size()};
+  graph_.message(onnx_graph::constant, tensor(name, OnnxType::real64, shape, values));
+}
+
 void GraphWriter::constant(const std::string& name, std::span<const std::int64_t> values) {
   const std::size_t shape[] = {values.size()};
   graph_.message(onnx_graph::constant, tensor(name, OnnxType::int64, shape, values));

@@ -96,6 +96,7 @@ class GraphWriter {
             const Attributes& attributes = {});
   void constant(const std::string& name, std::span<const std::size_t> shape,
                 std::span<const float> values);
+  void constant(const std::string& name, std::span<const double> values);
   void constant(const std::string& name, std::span<const std::int64_t> values);
   /// Of a node's output, dimensions after the first, which is free. Readers could infer them;
   /// viewers only show what is written.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -47,7 +48,8 @@ void take_once(const WireField& field, std::string_view& text) {
 
 class OnnxGraph {
  public:
-  explicit OnnxGraph(std::string_view graph) {
+  /// `own`: lockstep has written it, and its notes say the task.
+  OnnxGraph(std::string_view graph, bool own) : own_(own) {
     each_field(graph, [&](const WireField& field) {
       if (field.number == onnx_graph::constant) add_constant(field.as_text());
     });
@@ -109,7 +111,9 @@ class OnnxGraph {
     });
     const bool conv = node.op == "Conv", norm = node.op == "BatchNormalization",
                linear = node.op == "Gemm";
-    require(std::ranges::find(other_activations, node.op) == other_activations.end(),
+    if (linear) of_linear_.insert(node.output);
+    require(std::ranges::find(other_activations, node.op) == other_activations.end() ||
+                says_labels(node),
             fmt::format("its node '{}' is a {}, which no ResNet of lockstep's has",
                         printable(node.output), node.op));
     if (norm) require_epsilon(node);
@@ -129,6 +133,14 @@ class OnnxGraph {
     });
   }
 
+  /// The last layer's outputs as the probabilities of labels.
+  bool says_labels(const GraphNode& node) const {
+    bool of_linear = false;
+    each_field(node.message, [&](const WireField& field) {
+      if (field.number == onnx_node::input) of_linear = of_linear_.contains(field.as_text());
+    });
+    return own_ && node.op == "Sigmoid" && of_linear;
+  }
   /// Other networks of the same tensors compute something else.
   static void require_epsilon(const GraphNode& node) {
     const float usual = nn::Node().epsilon;
@@ -191,6 +203,8 @@ class OnnxGraph {
     });
   }
 
+  const bool own_;
+  std::unordered_set<std::string_view> of_linear_;  ///< outputs of linear layers
   std::vector<GraphConstant> constants_;
   std::unordered_map<std::string_view, std::size_t> places_;
   std::string_view folded_;  ///< the first constant of a convolution
@@ -240,7 +254,7 @@ TensorFile read_onnx(std::shared_ptr<const std::string> content) {
   require(has_operators, "it is cut off: it has no operator set");
   require(producer != this_producer || file.notes.contains(last_note),
           fmt::format("it is cut off: it has no note '{}'", last_note));
-  const OnnxGraph read(graph);
+  const OnnxGraph read(graph, producer == this_producer);
   read.require_norms(producer);
   file.tensors = read.tensors();
   return file;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/backend/answers.hpp"
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
 #include "model/formats/onnx/onnx_layout.hpp"
@@ -23,6 +24,22 @@ using Values = std::vector<float>;
 using Sizes = std::vector<std::size_t>;
 
 constexpr std::uint64_t ir_version = 7, operator_set = 13;
+
+OnnxType type_of(data::Element element) {
+  switch (element) {
+    case data::Element::u8:
+      return OnnxType::uint8;
+    case data::Element::u16:
+      return OnnxType::uint16;
+    case data::Element::i16:
+      return OnnxType::int16;
+    case data::Element::f16:
+      return OnnxType::float16;
+    case data::Element::f32:
+      break;
+  }
+  return OnnxType::real32;
+}
 
 /// Writes the nodes of a network one after the other.
 class OnnxNetwork {
@@ -131,28 +148,56 @@ class OnnxNetwork {
             network_.name +
                 ": an ONNX file for pixels normalises them, but their mean and deviation are not "
                 "known: export it for normalised input, or with those of a checkpoint");
-    require(
-        input_.has_plain_bytes(),
-        fmt::format("{}: an ONNX file takes pixels of uint8, and the network's are {}{}: export "
-                    "it for normalised input",
-                    network_.name, choice_name(input_.element),
-                    input_.no_data ? " with values of no data" : ""));
-    graph_.input("images", OnnxType::uint8, Sizes{height, width, channels});
-    const std::string real =
-        put("Cast", it.name + ".float", {height, width, channels}, {"images"},
-            Attributes().whole("to", static_cast<std::size_t>(OnnxType::real32)));
+    graph_.input("images", type_of(input_.element), Sizes{height, width, channels});
+    const std::string real = input_.element == data::Element::f32
+                                 ? "images"
+                                 : put("Cast", it.name + ".float", {height, width, channels},
+                                       {"images"}, cast_to(OnnxType::real32));
     const std::string x = put("Transpose", it.name + ".nchw", planes(it.shape), {real},
                               Attributes().wholes("perm", Sizes{0, 3, 1, 2}));
-    Values scale, shift;
-    for (std::size_t c = 0; c < channels; ++c) {
-      const auto by = backend::arithmetic::pixel_scale(input_.mean.at(c), input_.stddev.at(c));
-      scale.push_back(by.scale);
-      shift.push_back(by.shift);
+    if (!input_.no_data) return write_entry(it, it.name, x);
+    return write_missing(it, x, write_entry(it, it.name + ".entered", x));
+  }
+  static Attributes cast_to(OnnxType type) {
+    return Attributes().whole("to", static_cast<std::size_t>(type));
+  }
+
+  /// Normalises with the arithmetic of a backend.
+  std::string write_entry(const Node& it, const std::string& output, const std::string& x) {
+    Values first, second;
+    const bool bytes = input_.element == data::Element::u8;
+    for (std::size_t c = 0; c < it.shape.channels; ++c) {
+      const float mean = input_.mean.at(c), deviation = input_.stddev.at(c);
+      const auto of_byte = backend::arithmetic::pixel_scale(mean, deviation);
+      const auto of_other = backend::arithmetic::element_entry(mean, deviation);
+      first.push_back(bytes ? of_byte.scale : of_other.mean);
+      second.push_back(bytes ? of_byte.shift : of_other.inverse);
     }
-    const Sizes each_channel = {1, channels, 1, 1};
-    const std::string scaled = put("Mul", it.name + ".scaled", planes(it.shape),
-                                   {x, constant(it, "scale", each_channel, scale)});
-    return put("Add", it, {scaled, constant(it, "shift", each_channel, shift)});
+    const auto step = [&](const char* op, const std::string& made, const std::string& from,
+                          const char* what, const Values& values) {
+      const Sizes each_channel = {1, values.size(), 1, 1};
+      return put(op, made, planes(it.shape), {from, constant(it, what, each_channel, values)});
+    };
+    if (bytes)
+      return step("Add", output, step("Mul", it.name + ".scaled", x, "scale", first), "shift",
+                  second);
+    return step("Mul", output, step("Sub", it.name + ".centred", x, "mean", first), "inverse",
+                second);
+  }
+
+  /// 0 where `x` is no data.
+  std::string write_missing(const Node& it, const std::string& x, const std::string& entered) {
+    std::vector<std::string> tests;
+    const auto test = [&](const char* op, const std::vector<std::string>& inputs) {
+      tests.push_back(fresh(it.name + "." + op));
+      graph_.node(op, tests.back(), inputs);
+    };
+    const float no_data = *input_.no_data;
+    if (!std::isnan(no_data)) test("Equal", {x, constant(it, "no_data", {1}, {no_data})});
+    if (data::is_float(input_.element)) test("IsNaN", {x});
+    if (tests.empty()) return entered;
+    if (tests.size() > 1) test("Or", {tests[0], tests[1]});
+    return put("Where", it, {tests.back(), constant(it, "zero", {1}, Values{0}), entered});
   }
 
   /// The batch norm that becomes part of this convolution.
@@ -215,10 +260,33 @@ class OnnxNetwork {
 
   std::string write_outputs(const Node& it, const std::string& x) {
     if (x != "logits") graph_.node("Flatten", fresh("logits"), {x});
-    graph_.node("Softmax", fresh("probabilities"), {"logits"}, Attributes().whole("axis", 1));
-    for (const char* name : {"logits", "probabilities"})
+    const std::string said = fresh(backend::name_of_answers(input_.task));
+    if (input_.task == data::Task::values)
+      write_units(it, said);
+    else if (input_.task == data::Task::labels)
+      graph_.node("Sigmoid", said, {"logits"});
+    else
+      graph_.node("Softmax", said, {"logits"}, Attributes().whole("axis", 1));
+    for (const std::string& name : {std::string("logits"), said})
       graph_.output(name, Sizes{it.shape.channels});
-    return "probabilities";
+    return said;
+  }
+
+  /// In double, as backend::answers_of(): of a mean that is large next to its deviation, a float's
+  /// product and sum would lose more.
+  void write_units(const Node& it, const std::string& said) {
+    const auto step = [&](const char* op, const std::string& x, const char* what,
+                          const std::vector<float>& units) {
+      const std::string constant = fresh(it.name + "." + what), made = fresh(it.name + "." + op);
+      graph_.constant(constant, std::vector<double>(units.begin(), units.end()));
+      graph_.node(op, made, {x, constant});
+      return made;
+    };
+    const std::string wide = fresh(it.name + ".wide");
+    graph_.node("Cast", wide, {"logits"}, cast_to(OnnxType::real64));
+    const std::string scaled = step("Mul", wide, "target_stddev", input_.target_stddev);
+    graph_.node("Cast", said, {step("Add", scaled, "target_mean", input_.target_mean)},
+                cast_to(OnnxType::real32));
   }
 
   const nn::Network& network_;

@@ -85,6 +85,46 @@ TEST_CASE("a model comes back from each format, bit for bit, with what explains 
   }
 }
 
+TEST_CASE("an element, no data, a task and the units of values come back from each format",
+          "[formats]") {
+  const Folder folder;
+  for (const data::Task task : {data::Task::labels, data::Task::values})
+    for (const std::size_t outputs : {1, 3}) {
+      nn::ResNetSpec spec = nn::usual_resnet("resnet20", 0, outputs);
+      spec.classifies = false;
+      spec.channels = 5;
+      Model model = model_of(nn::resnet(spec));
+      data::DataSetInfo& input = model.about.input;
+      input.element = data::Element::i16;
+      input.no_data = task == data::Task::labels ? -9999 : std::numeric_limits<float>::quiet_NaN();
+      input.task = task;
+      if (task == data::Task::values) {
+        input.target_mean.assign(outputs, 101325.1f);
+        input.target_stddev.assign(outputs, 1.f / 3);
+      }
+      for (const Format& format : formats()) {
+        CAPTURE(format.ending, choice_name(task), outputs);
+        const std::filesystem::path path = folder.path / ("model" + std::string(format.ending));
+        write_file(path, format.bytes(model));
+        const Model found = read_weights(path).model;
+        check_weights(found, model);
+        CHECK(found.about.input.element == input.element);
+        CHECK(data::say_no_data(found.about.input) == data::say_no_data(input));
+        CHECK(found.about.input.task == task);
+        CHECK(found.about.input.target_mean == input.target_mean);
+        CHECK(found.about.input.target_stddev == input.target_stddev);
+        CHECK(format.bytes(found) == read_text(path));
+      }
+    }
+}
+
+TEST_CASE("one output of a network whose task its file does not say is an error", "[formats]") {
+  nn::ResNetSpec spec = nn::usual_resnet("resnet20", 0, 1);
+  spec.classifies = false;
+  CHECK_THAT(Reading().refusal(file_of(nn::tensors(nn::resnet(spec)), 1)),
+             Contains("its network has one output, which tells no classes apart"));
+}
+
 TEST_CASE("names of classes that do not fit into a zip's comment are left out", "[formats]") {
   Model model = resnet_model();
   model.about.input.classes[3] = std::string(70000, 'c');

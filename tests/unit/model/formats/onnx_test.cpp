@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 
+#include "lockstep/backend/answers.hpp"
 #include "lockstep/backend/arithmetic.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/infer/classifier.hpp"
 #include "lockstep/model/network_text.hpp"
@@ -79,6 +84,8 @@ std::vector<double> logits_of(const Model& model, const std::vector<std::uint8_t
   put_weights(model, *parameters);
   backend::ProgramSpec spec;
   spec.batch = rows;
+  spec.element = model.about.input.element;
+  spec.no_data = model.about.input.no_data;
   spec.mean = model.about.input.mean;
   spec.stddev = model.about.input.stddev;
   infer::Inference inference(*backend, network, spec, *parameters);
@@ -169,6 +176,113 @@ TEST_CASE(
       double sum = 0;
       for (const double one : probabilities.values) sum += one;
       CHECK(std::abs(sum - rows) < 1e-9);
+    }
+  }
+}
+
+namespace {
+
+/// Numbers of every kind that the element has, as its bytes and as what they are.
+struct ElementImages {
+  std::vector<std::uint8_t> bytes;
+  std::vector<double> values;
+};
+
+template <class Number>
+void add_number(ElementImages& to, Number number, double value) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&number);
+  to.bytes.insert(to.bytes.end(), bytes, bytes + sizeof number);
+  to.values.push_back(value);
+}
+
+ElementImages images_of(data::Element element, std::size_t count, bool missing) {
+  ElementImages images;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = static_cast<std::uint16_t>(draw(7, 0, i, Draw::synth));
+    const bool none = missing && i % 11 == 3, is_nan = missing && i % 11 == 5;
+    const float number = none     ? 7.f
+                         : is_nan ? std::numeric_limits<float>::quiet_NaN()
+                                  : static_cast<float>(bits) / 16 - 1000;
+    switch (element) {
+      case data::Element::u8:
+        add_number(images, static_cast<std::uint8_t>(none ? 7 : bits), none ? 7 : bits & 0xff);
+        break;
+      case data::Element::u16:
+        add_number(images, none ? std::uint16_t{7} : bits, none ? 7 : bits);
+        break;
+      case data::Element::i16: {
+        const auto whole = static_cast<std::int16_t>(none ? 7 : bits);
+        add_number(images, whole, whole);
+        break;
+      }
+      case data::Element::f16:
+        add_number(images, round_to_f16(number), widen_f16(round_to_f16(number)));
+        break;
+      case data::Element::f32:
+        add_number(images, number, number);
+        break;
+    }
+  }
+  return images;
+}
+
+}  // namespace
+
+TEST_CASE("an ONNX file takes the network's element, and makes nothing of no data", "[onnx]") {
+  constexpr std::size_t rows = 3;
+  for (const auto& [element, name] :
+       std::vector<std::pair<data::Element, std::string>>{{data::Element::u8, "u8"},
+                                                          {data::Element::u16, "u16"},
+                                                          {data::Element::i16, "i16"},
+                                                          {data::Element::f16, "f16"},
+                                                          {data::Element::f32, "f32"}})
+    for (const std::optional<float> no_data :
+         {std::optional<float>(), std::optional(7.f),
+          std::optional(std::numeric_limits<float>::quiet_NaN())}) {
+      CAPTURE(name, no_data.value_or(-1));
+      Model model = random_model(parse_network(small_network_text));
+      data::DataSetInfo& input = model.about.input;
+      input.element = element;
+      input.no_data = no_data;
+      if (element != data::Element::u8)
+        for (std::size_t c = 0; c < input.channels; ++c) {
+          input.mean[c] = 300 + 10 * static_cast<float>(c);
+          input.stddev[c] = 20000;
+        }
+      const std::size_t count = rows * model.about.network.input.count();
+      const ElementImages images = images_of(element, count, no_data.has_value());
+      const std::vector<double> want = logits_of(model, images.bytes, rows);
+      const auto [channels, height, width] = model.about.network.input;
+      const auto found =
+          run_onnx(onnx_bytes(model), {{rows, height, width, channels}, images.values});
+      CHECK(near(found.at("logits").values, want));
+      CHECK(std::ranges::none_of(want, [](double logit) { return std::isnan(logit); }));
+    }
+}
+
+TEST_CASE("an ONNX file says labels' probabilities, and values in their units", "[onnx]") {
+  constexpr std::size_t rows = 2;
+  Model model = random_model(parse_network(small_network_text));
+  data::DataSetInfo& input = model.about.input;
+  const std::vector<std::uint8_t> pixels(rows * model.about.network.input.count(), 90);
+  const OnnxValue images = as_input(model, pixels, rows, false);
+  for (const data::Task task : {data::Task::labels, data::Task::values}) {
+    input.task = task;
+    if (task == data::Task::values) {
+      input.target_mean = {101325, -0.5f};
+      input.target_stddev = {500, 0.001f};
+    }
+    const auto found = run_onnx(onnx_bytes(model), images);
+    const std::vector<double>& outputs = found.at("logits").values;
+    const std::string name = backend::name_of_answers(task);
+    REQUIRE(found.at(name).shape == std::vector<std::size_t>{rows, 2});
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::vector<float> of_row(outputs.begin() + static_cast<std::ptrdiff_t>(2 * row),
+                                      outputs.begin() + static_cast<std::ptrdiff_t>(2 * row + 2));
+      const std::vector<float> want = backend::answers_of(input, of_row);
+      for (std::size_t k = 0; k < 2; ++k)
+        CHECK(std::abs(found.at(name).values[2 * row + k] - double{want[k]}) <=
+              1e-6 * (1 + std::abs(double{want[k]})));
     }
   }
 }
