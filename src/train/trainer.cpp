@@ -110,8 +110,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
       rule_(update_rule(spec, parameters_->layout())) {
   spec_.program.norm_span = norm_span_.get();
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
-  parameters_->set_loss_scale(first_loss_scale(
-      spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replicas_.world())));
+  parameters_->set_loss_scale(first_loss_scale(sharers()));
   if (keeps_average()) parameters_->start_average();
   if (optim::has_second_moments(rule_.formula)) parameters_->start_second_moments();
   program_for(spec_.program.batch);
@@ -150,6 +149,10 @@ backend::Program& Trainer::program_for(std::size_t rows) {
     program = backend_.compile(spec_.network, spec, *parameters_);
   }
   return *program;
+}
+
+std::size_t Trainer::sharers() const {
+  return spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replicas_.world());
 }
 
 std::vector<MicroBatch> Trainer::plan(std::size_t global_rows) const {
@@ -204,11 +207,9 @@ void Trainer::prefetch(const NextBatch& next) {
 
 /// The same on all ranks: a collective must be a recording's on all of them or on none.
 bool Trainer::all_full(const std::vector<MicroBatch>& parts) const {
-  const std::size_t sharers =
-      spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replicas_.world());
-  return std::all_of(parts.begin(), parts.end(), [&](const MicroBatch& part) {
-    return part.global_rows == sharers * spec_.program.batch;
-  });
+  const std::size_t rows = sharers() * spec_.program.batch;
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const MicroBatch& part) { return part.global_rows == rows; });
 }
 
 /// The last one reduces and updates, too.
@@ -249,10 +250,10 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
     work();
   } else {
     // Without shards those between the first and the last are alike.
-    const std::size_t which =
-        exchange_->adds_shards() || last ? index : std::min<std::size_t>(index, 1);
+    const bool apart = exchange_->adds_shards() || last;
+    const std::uint64_t which = apart ? index : std::min<std::size_t>(index, 1);
     const std::uint64_t key =
-        2 * (which * (parts.size() + 1) + parts.size()) + program.input_place();
+        std::uint64_t{parts.size()} << 32 | which << 1 | program.input_place();
     if (laps_->repeat(*repeater_, key, work) && last)
       replicas_.repeated("the step's reductions", backend_.device().compute().record());
   }

@@ -141,6 +141,7 @@ class Trainer {
 
  private:
   backend::Program& program_for(std::size_t rows);
+  std::size_t sharers() const;  ///< of each batch: its shards, or the replicas
   std::vector<MicroBatch> plan(std::size_t global_rows) const;
   void run_micro_batch(const data::Batch& batch, const std::vector<MicroBatch>& parts,
                        std::size_t index, optim::StepScalars scalars);

@@ -103,9 +103,6 @@ std::size_t configurations(const std::vector<Measurement>& steps) {
 
 void check_plan(const fs::path& folder, const PlanSpec& spec, const config::Config& training) {
   measurements_of(spec);  // throws for a plan without sense
-  require(training.shards == 0 || training.shards >= spec.ranks.back(),
-          fmt::format("shards = {} cannot be shared by {} ranks: each needs at least one",
-                      training.shards, spec.ranks.back()));
   require(folder.string().find('\n') == std::string::npos,
           "a study's folder is named in its batch script, so its name has no line break");
   require(training.resume.empty() && training.stop_after == 0,

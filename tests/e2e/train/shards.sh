@@ -77,6 +77,11 @@ run ranks 2 "$LOCKSTEP" resume blocks --stop-after 0
 ((status == 0)) && same_as mixed1 blocks
 verdict $? 'but it does on other ranks'
 
+run ranks 3 "$LOCKSTEP" bench train --model resnet20 --threads 1 --batch 26 --shards 5 --steps 2 \
+  --warm-up 1
+((status == 0)) && says 'batch 26 on 3 x cpu'
+verdict $? 'a bench shares a batch as the training does'
+
 # ---- what does not fit ---------------------------------------------------------------------------
 run ranks 3 "${any[@]}" --shards 2 --out none
 ((status == 2)) && [[ ! -e none ]] &&
