@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
 #include <vector>
 
 #include "lockstep/base/error.hpp"
@@ -57,8 +56,7 @@ Winograd parse_winograd(const std::string& text, const std::string& key) {
   if (text == "true") return {Winograd::Mode::everywhere, {}};
   if (text == "auto") return {Winograd::Mode::automatic, {}};
   Winograd result{Winograd::Mode::listed, {}};
-  std::istringstream entries(text);
-  for (std::string entry; std::getline(entries, entry, ',');) {
+  for (const std::string& entry : listed(text)) {
     std::size_t at = 0;
     WinogradShape shape;
     shape.in = take_number(entry, at, 'x');

@@ -165,14 +165,17 @@ void check_sync(const Config& config, int replicas) {
                       config.sync.from_epoch, config.epochs));
 }
 
+void refuse_both(bool both, const std::string& one, const std::string& other, const char* why) {
+  require(!both,
+          fmt::format("{} and {} do not fit together: {}; leave one of them out", one, other, why));
+}
+
 void check_gossip(const Config& config, int replicas) {
   if (!config.sync.gossip) return;
   require(has_others(config, replicas),
           "sync.gossip = true says which ranks send weights to which, and ranks = 1: leave it out");
   const auto leave_out = [](bool is, const std::string& other, const char* why) {
-    require(!is, fmt::format("sync.gossip = true and {} do not fit together: {}; leave one of them "
-                             "out",
-                             other, why));
+    refuse_both(is, "sync.gossip = true", other, why);
   };
   leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
             "both say how ranks agree on weights");
@@ -195,9 +198,7 @@ void check_norm_ranks(const Config& config, int replicas) {
           fmt::format("{} does not divide the number of ranks, {}: each group has that many", asked,
                       replicas));
   const auto leave_out = [&](bool is, const std::string& other) {
-    require(!is, fmt::format("{} and {} do not fit together: ranks whose weights differ have no "
-                             "statistics in common; leave one of them out",
-                             asked, other));
+    refuse_both(is, asked, other, "ranks whose weights differ have no statistics in common");
   };
   leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every));
   leave_out(config.sync.gossip, "sync.gossip = true");
@@ -205,12 +206,10 @@ void check_norm_ranks(const Config& config, int replicas) {
 
 void check_shards(const Config& config, int replicas) {
   if (config.shards == 0) return;
+  require_shards(config, static_cast<std::size_t>(replicas));
   const std::string asked = fmt::format("shards = {}", config.shards);
-  require(config.shards >= static_cast<std::size_t>(replicas),
-          fmt::format("{} cannot be shared by {} ranks: each needs at least one", asked, replicas));
   const auto leave_out = [&](bool is, const std::string& other, const char* why) {
-    require(!is, fmt::format("{} and {} do not fit together: {}; leave one of them out", asked,
-                             other, why));
+    refuse_both(is, asked, other, why);
   };
   leave_out(config.accumulate > 1, fmt::format("accumulate = {}", config.accumulate),
             "more shards are that");
@@ -365,6 +364,12 @@ void resolve(Config& config, int replicas) {
                                           static_cast<double>(config.optim.lr_for_batch));
     config.optim.lr_for_batch = 0;
   }
+}
+
+void require_shards(const Config& config, std::size_t ranks) {
+  require(config.shards == 0 || config.shards >= ranks,
+          fmt::format("shards = {} cannot be shared by {} ranks: each needs at least one",
+                      config.shards, ranks));
 }
 
 std::string why_steps_differ(const Config& config, int replicas) {

@@ -67,6 +67,12 @@ std::size_t numbers(const Network& network) {
   return count;
 }
 
+std::size_t largest(const std::vector<Tensor>& tensors) {
+  std::size_t most = 0;
+  for (const Tensor& tensor : tensors) most = std::max(most, tensor.count());
+  return most;
+}
+
 std::size_t arity(Op op) { return starts_network(op) ? 0 : op == Op::add ? 2 : 1; }
 
 Shape output_shape(const Network& network, const Node& node) {

@@ -234,8 +234,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   const nn::Network trained = nn::trained_part(spec.network);
   spec.program.update_bytes = backend::update_bytes(trained, spec.formula);
   spec.bucket_bytes = static_cast<std::size_t>(config.comm.bucket_mb * 1e6);
-  std::size_t largest = 0;
-  for (const nn::Tensor& tensor : nn::tensors(trained)) largest = std::max(largest, tensor.count());
+  const std::size_t largest = nn::largest(nn::tensors(trained));
   spec.program.exchange_bytes = reduce::exchange_bytes(
       spec.exchange, {.numbers = nn::numbers(trained),
                       .world = static_cast<std::size_t>(replicas),

@@ -6,32 +6,22 @@
 source "$(dirname "$0")/../support/jobs.bash"
 job_cluster 3
 v8=("${train[@]}" --shards 8 --lanes 1 --winograd false --epochs 30 --checkpoint.background false)
-newest() { compgen -G "$1/checkpoints/step-*.h5" | sort | tail -n 1; }
-# same_as RUN OTHER: the same weights and statistics, and the same metrics.
-same_as() {
-  for one in "$1" "$2"; do
-    tensors "$(newest "$one")" >"$one.tensors" && without_times "$one" |
-      grep -v '"kind":"resume"' >"$one.metrics"
-  done
-  cmp "$1.tensors" "$2.tensors" && cmp "$1.metrics" "$2.metrics" &&
-    (($(grep -c crc32c "$1.tensors") >= 156))
-}
 on() { run srun "${@:2}" "$LOCKSTEP" train "${v8[@]}" --out "$1"; }
 
 on one -N1 -n1 --mpi=pmix
 ((status == 0)) && on two -N2 -n8 --ntasks-per-node=4 --mpi=pmix && ((status == 0)) &&
-  same_as one two
+  same_run one two
 verdict $? 'eight ranks on two nodes give the bits of one rank'
 on cyclic -N3 -n5 --distribution=cyclic --mpi=pmix
-((status == 0)) && same_as one cyclic
+((status == 0)) && same_run one cyclic
 verdict $? 'five ranks that were dealt to three nodes in turn do, too'
 v8+=(--comm.all-reduce two-level)
 on levels -N2 -n6 --ntasks-per-node=3 --mpi=pmix
-((status == 0)) && says 'all-reduces over two levels: 6 ranks on 2 nodes' && same_as one levels
+((status == 0)) && says 'all-reduces over two levels: 6 ranks on 2 nodes' && same_run one levels
 verdict $? 'and six where all-reduces go over two levels'
 v8=("${v8[@]:0:${#v8[@]}-2}")
 on tcp -N2 -n4 --ntasks-per-node=2 --mpi=none
-((status == 0)) && same_as one tcp
+((status == 0)) && same_run one tcp
 verdict $? 'and four that meet over TCP'
 
 # The slow network keeps the job from ending before its node is lost.
@@ -44,5 +34,5 @@ mini kill-node "$node2"
 happens 1200 saw spare "start 1, on 2 node\(s\): $node1 $node3" && happens 2400 ended "$id"
 judged "$id" spare
 says "start 0, on 2 node\(s\): $node1 $node2" && says '^done: ' && ! says 'may differ' &&
-  same_as one spare
+  same_run one spare
 verdict $? 'a job that loses a node continues on its spare one, and ends with the same bits'

@@ -198,6 +198,24 @@ nothing_in() {
 # tensors CHECKPOINT: names and checksums of everything that a run has learned.
 tensors() { "$LOCKSTEP" info --json "$1" | grep -E '"(name|crc32c)"' || nothing_in "$1"; }
 
+# same_run RUN OTHER: both have the same weights, momentum, statistics and average, also in the best
+# checkpoint where there is one, and the same metrics.
+same_run() {
+  local one file all
+  for one in "$1" "$2"; do
+    all=0
+    : >"$one.tensors"
+    for file in "$(compgen -G "$one/checkpoints/step-*.h5" | sort | tail -n 1)" \
+      "$one/checkpoints/best.h5"; do
+      [[ -e $file ]] || continue
+      tensors "$file" >>"$one.tensors" && ((all += 156)) || return
+    done
+    without_times "$one" >"$one.metrics" || return
+  done
+  cmp "$1.tensors" "$2.tensors" && cmp "$1.metrics" "$2.metrics" &&
+    ((all > 0 && $(grep -c crc32c "$1.tensors") >= all))
+}
+
 # without_times RUN: its metrics, except what depends on the clock, the memory, and how often it was
 # started.
 without_times() {

@@ -231,6 +231,9 @@ inline std::size_t sharers(const Config& config, int replicas) {
   return config.shards > 0 ? config.shards : static_cast<std::size_t>(replicas);
 }
 
+/// Throws InputError where there are shards, but not one for each of the ranks.
+void require_shards(const Config& config, std::size_t ranks);
+
 /// How many micro-batches each rank's batch is cut into, at most.
 inline std::size_t micro_batches(const Config& config, int replicas) {
   const auto ranks = static_cast<std::size_t>(replicas);

@@ -86,6 +86,8 @@ std::vector<Tensor> tensors(const Network& network);
 
 /// How many numbers they hold together.
 std::size_t numbers(const Network& network);
+/// Numbers of the largest of them.
+std::size_t largest(const std::vector<Tensor>& tensors);
 
 /// True for the tensors that are learned by gradients; false for running statistics.
 bool learned(Role role);

@@ -137,9 +137,7 @@ config::Config settle(PlanOptions& options) {
   plan.rows = training.batch_per_rank;
   plan.real = !training.data.train.empty() || !training.data.images.empty();
   plan.synthetic = !options.no_synthetic;
-  require(training.shards == 0 || plan.ranks.empty() || training.shards >= plan.ranks.back(),
-          fmt::format("shards = {} cannot be shared by {} ranks: each needs at least one",
-                      training.shards, plan.ranks.back()));
+  if (!plan.ranks.empty()) config::require_shards(training, plan.ranks.back());
   return training;
 }
 

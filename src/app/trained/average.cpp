@@ -16,6 +16,7 @@
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/network_text.hpp"
 #include "lockstep/model/weight_mean.hpp"
+#include "lockstep/observe/report.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/files/run_directory.hpp"
 #include "lockstep/train/scores.hpp"
@@ -52,10 +53,7 @@ std::string scores_text(data::Task task, const backend::Metrics& of) {
   if (task == data::Task::classes)
     return fmt::format("top-1 {:.2f} %",
                        100 * static_cast<double>(of.top1) / static_cast<double>(of.rows));
-  std::string text;
-  for (const auto& [name, score] : train::step_scores(task, of.sums))
-    text += fmt::format("{}{} {:.4f}", text.empty() ? "" : ", ", name, score);
-  return text;
+  return observe::say_scores(train::step_scores(task, of.sums));
 }
 
 /// The rows that one program of the training saw at once.

@@ -207,9 +207,10 @@ BatchPart Sampler::part(std::size_t index) const {
 }
 
 std::vector<std::size_t> Sampler::taken_rows(std::size_t index) const {
+  const std::size_t all = part(index).global_rows;
   std::vector<std::size_t> rows;
   for (int i = 0; i < spec_.taken; ++i)
-    rows.push_back(share(part(index).global_rows, static_cast<std::size_t>(spec_.replica + i)));
+    rows.push_back(share(all, static_cast<std::size_t>(spec_.replica + i)));
   return rows;
 }
 

@@ -120,9 +120,7 @@ constexpr std::size_t message_bytes = std::size_t{4} << 20;
 
 /// Bytes of the largest tensor, which is made plain on its way into a checkpoint.
 std::size_t largest_tensor(const std::vector<nn::Tensor>& tensors) {
-  std::size_t most = 0;
-  for (const nn::Tensor& tensor : tensors) most = std::max(most, tensor.count());
-  return most * sizeof(float);
+  return nn::largest(tensors) * sizeof(float);
 }
 
 bool has_limit(const backend::Recompute& recompute) {

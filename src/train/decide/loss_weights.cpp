@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/train/specs.hpp"
 
 namespace lockstep::train {
@@ -18,8 +18,7 @@ constexpr const char* automatic = "auto";
 std::vector<double> parse_weights(const std::string& key, const std::string& text,
                                   const data::DataSetInfo& info) {
   std::vector<double> weights;
-  std::istringstream entries(text);
-  for (std::string entry; std::getline(entries, entry, ',');) {
+  for (const std::string& entry : listed(text)) {
     const auto number = real_number(entry);
     require(number && std::isfinite(*number) && *number >= 0,
             fmt::format("{} = {}: '{}' is not a weight: numbers from 0, with commas, or auto", key,

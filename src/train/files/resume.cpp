@@ -148,7 +148,6 @@ std::uint64_t steps_of_epoch(std::uint64_t rows, const config::Config& config) {
 std::string changed_placement(const model::CheckpointHeader& header, const config::Config& before,
                               const config::Config& now, const ResumeConditions& conditions) {
   using enum config::AllReduceChoice;
-  if (now.shards > 0 && before.shards > 0) return "";
   const bool counts = conditions.on_gpus || before.comm.all_reduce == two_level ||
                       now.comm.all_reduce == two_level || now.data.shuffle == data::Shuffle::node ||
                       has_groups_by_node(before) || has_groups_by_node(now);
@@ -253,8 +252,8 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
     changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
   if (!both_shards && header.world != static_cast<std::uint64_t>(conditions.world))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
-  if (const std::string moved = changed_placement(header, before, now, conditions); !moved.empty())
-    changes.push_back(moved);
+  const std::string moved = both_shards ? "" : changed_placement(header, before, now, conditions);
+  if (!moved.empty()) changes.push_back(moved);
   if (header.input.rows != conditions.data.rows)
     changes.push_back(fmt::format("rows of the training set ({}, now {})", header.input.rows,
                                   conditions.data.rows));

@@ -28,13 +28,5 @@ ok=0
 while read -r name task of; do
   run delivers $name $task $of
   ((status == 0)) || { ok=1 && cat $name.log && break; }
-done <<'SETS'
-bytes labels
-holed values --data.no-data 0
-wide classes
-signed labels --data.no-data -9999
-half values
-real labels --data.no-data nan
-single values
-SETS
+done <"$root/tests/support/clients/delivered.sets"
 verdict $ok "$law, and the file read again has their bits"

@@ -17,15 +17,7 @@ while read -r name task of; do
   ((status == 0)) || echo "$said"
   served+=("$name=$name")
   options[$name]=$of
-done <<'SETS'
-bytes labels
-holed values --data.no-data 0
-wide classes
-signed labels --data.no-data -9999
-half values
-real labels --data.no-data nan
-single values
-SETS
+done <"$root/tests/support/clients/delivered.sets"
 
 start server --batch 8
 for name in "${!options[@]}"; do

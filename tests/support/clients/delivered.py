@@ -1,4 +1,5 @@
-"""delivered.py write: writes rows of each element, task and kind of no data, as NAME.h5.
+"""delivered.py write: writes rows of each element, task and kind of no data, as NAME.h5: those of
+delivered.sets, a line each: NAME TASK OPTION...
 delivered.py compare NAME FILE.onnx TASK: what onnxruntime makes of these rows is what `predict` has
 written to of-NAME/predictions.h5. Prints the largest difference, as a share of what is allowed."""
 
