@@ -30,13 +30,15 @@ HostMemory filled(std::size_t bytes) {
 /// One convolution on the chunks of its region, by both algorithms.
 class Trial {
  public:
+  /// `most_rows`: those of a call at most; of bands, which the geometry stands for, 1.
   Trial(const ConvGeometry& geometry, const ConvFormats& formats, const Region& region, Team& team,
-        std::size_t lanes)
+        std::size_t lanes, std::size_t most_rows)
       : geometry_(geometry),
         formats_(formats),
         region_(region),
         team_(team),
         lanes_(lanes),
+        most_rows_(std::min(most_rows, region.chunk_stripes)),
         winograd_(geometry),
         tap_gradient_(tap_gradient_of(geometry, formats)),
         to_forward_(formats.gradient, formats.forward, lanes),
@@ -45,16 +47,17 @@ class Trial {
         copy_(filled(std::max({formats.forward.get_size(), formats.backward_data.get_size(),
                                winograd_.weight_bytes()}))) {
     std::size_t scratch =
-        std::max(winograd_.scratch_bytes(region.chunk_stripes),
+        std::max(winograd_.scratch_bytes(most_rows_),
                  tap_gradient_ ? tap_scratch_bytes(geometry.taps()) : std::size_t{0});
     for (const std::size_t count : chunk_sizes(region)) {
-      primitives_[count] =
-          make_conv(geometry, formats, count, true, {.weight_gradient = tap_gradient_ != nullptr});
-      scratch = std::max(scratch, primitives_[count].scratch_bytes);
+      ConvPrimitives& made = primitives_[std::min(count, most_rows_)];
+      made = make_conv(geometry, formats, std::min(count, most_rows_), true,
+                       {.weight_gradient = tap_gradient_ != nullptr});
+      scratch = std::max(scratch, made.scratch_bytes);
     }
     for (std::size_t lane = 0; lane < lanes; ++lane)
-      memory_.push_back({filled(geometry.source_bytes() * region.chunk_stripes),
-                         filled(geometry.destination_bytes() * region.chunk_stripes),
+      memory_.push_back({filled(geometry.source_bytes() * most_rows_),
+                         filled(geometry.destination_bytes() * most_rows_),
                          filled(formats.gradient.get_size()), filled(scratch), scratch});
   }
 
@@ -79,7 +82,8 @@ class Trial {
     const double begin = now_s();
     if (prepare) on_lanes([&](std::size_t lane) { (this->*prepare)(by_winograd, lane); });
     on_lanes([&](std::size_t lane) {
-      for (const Chunk& chunk : region_.lanes[lane]) (this->*run)(by_winograd, lane, chunk.count);
+      for (const Chunk& chunk : region_.lanes[lane])
+        (this->*run)(by_winograd, lane, std::min(chunk.count, most_rows_));
     });
     return now_s() - begin;
   }
@@ -164,7 +168,7 @@ class Trial {
   const ConvFormats formats_;
   const Region& region_;
   Team& team_;
-  std::size_t lanes_;
+  std::size_t lanes_, most_rows_;
   WinogradConv winograd_;
   TapGradient tap_gradient_;
   WeightReorder to_forward_, to_backward_;
@@ -178,8 +182,8 @@ class Trial {
 backend::Winograd measure_winograd(const nn::Network& network, const backend::ProgramSpec& spec,
                                    Team& team, std::size_t chunk_bytes) {
   const Storage storage = storage_of(spec.precision);
-  const std::size_t lanes = std::min(team.lanes(), spec.batch);
-  const std::vector<Unit> units = lower(network);
+  const std::size_t lanes = lanes_of(network, spec, team.lanes());
+  const std::vector<Unit> units = lower(network, lanes > spec.batch);
   const std::vector<Region> regions =
       make_regions(network, units, spec.batch, lanes, storage, chunk_bytes);
   std::map<backend::WinogradShape, WinogradPasses> tried;
@@ -189,7 +193,12 @@ backend::Winograd measure_winograd(const nn::Network& network, const backend::Pr
     const ConvFormats formats = ConvFormats::choose(geometry);
     const backend::WinogradShape shape = WinogradConv::shape(geometry);
     if (!WinogradConv::fits(geometry, formats) || tried.contains(shape)) continue;
-    tried[shape] = Trial(geometry, formats, regions[unit.level], team, lanes).faster_passes();
+    const Region& region = regions[unit.level];
+    const bool bands = lanes > spec.batch;
+    const std::size_t lines = geometry.height * region.chunk_stripes / region.stripes;
+    const ConvGeometry part = bands ? geometry.on(lines, lines, 1, 1) : geometry;
+    tried[shape] =
+        Trial(part, formats, region, team, lanes, bands ? 1 : spec.batch).faster_passes();
   }
   std::erase_if(tried, [](const auto& entry) { return !entry.second.any(); });
   if (tried.empty()) return {};

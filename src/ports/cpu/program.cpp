@@ -55,7 +55,8 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
       image_(context_) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
-  context_.units = spec_.training ? lower(network_) : fold(network_, context_.shares_rows);
+  context_.units =
+      spec_.training ? lower(network_, context_.has_bands) : fold(network_, context_.shares_rows);
   context_.regions = context_.shares_rows
                          ? share_rows(context_.units, spec_.batch, context_.lanes)
                          : make_regions(network_, context_.units, spec_.batch, context_.lanes,
@@ -81,7 +82,7 @@ void CpuProgram::make_runners() {
           runners_.push_back(std::make_unique<FoldedRunner>(context_, u, image_));
         break;
       case UnitKind::pool:
-        if (context_.shares_rows)
+        if (context_.shares_rows || context_.has_bands)
           runners_.push_back(std::make_unique<BandedPool>(context_, u));
         else
           runners_.push_back(std::make_unique<PoolRunner>(context_, u));

@@ -119,8 +119,8 @@ class CpuProgram final : public backend::Program {
 /// How a CPU stores a precision. Throws InputError for precisions that CPUs do not have.
 Storage storage_of(backend::Precision precision);
 
-/// Cuts the batch into chunks for each region. Each lane gets a run of images, in chunks of about
-/// `chunk_bytes` of activations.
+/// Cuts the batch into chunks for each region. Each lane gets a run of images, or of bands of
+/// images where there are more lanes than rows, in chunks of about `chunk_bytes` of activations.
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
                                  std::size_t batch, std::size_t lanes, Storage storage,
                                  std::size_t chunk_bytes = backend::CpuBackendSpec{}.chunk_bytes);

@@ -76,22 +76,68 @@ std::size_t stripes_of_image(std::size_t image_bytes, std::size_t budget, std::s
   return most;
 }
 
-void cut(Region& region, std::size_t number, std::size_t batch, std::size_t lanes,
+/// Cuts a lane's stripes [begin, end) into pieces as equal as possible.
+void cut(Region& region, std::size_t number, std::size_t lane, nn::LineRange run,
          std::size_t chunk_stripes) {
-  for (std::size_t lane = 0; lane < lanes; ++lane) {
-    const std::size_t begin = batch * lane / lanes * region.stripes,
-                      end = batch * (lane + 1) / lanes * region.stripes;
-    const std::size_t stripes = end - begin, pieces = (stripes + chunk_stripes - 1) / chunk_stripes;
-    std::vector<Chunk> chunks;
-    for (std::size_t p = 0; p < pieces; ++p) {  // pieces as equal as possible
-      const std::size_t first = begin + stripes * p / pieces,
-                        last = begin + stripes * (p + 1) / pieces;
-      chunks.push_back(
-          {number, lane, region.chunks++, first, last - first, region.stripes, p == 0});
-      region.chunk_stripes = std::max(region.chunk_stripes, last - first);
-    }
-    region.lanes.push_back(std::move(chunks));
+  std::vector<Chunk>& chunks = region.lanes[lane];
+  const std::size_t pieces = (run.count + chunk_stripes - 1) / chunk_stripes;
+  for (std::size_t p = 0; p < pieces; ++p) {
+    const auto [first, count] = nn::even_lines(run.count, p, pieces);
+    chunks.push_back(
+        {number, lane, region.chunks++, run.first + first, count, region.stripes, chunks.empty()});
+    region.chunk_stripes = std::max(region.chunk_stripes, count);
   }
+}
+
+void cut_images(Region& region, std::size_t number, std::size_t batch, std::size_t lanes,
+                std::size_t chunk_stripes) {
+  region.lanes.resize(lanes);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const auto [first, count] = nn::even_lines(batch, lane, lanes);
+    cut(region, number, lane, {first * region.stripes, count * region.stripes}, chunk_stripes);
+  }
+}
+
+/// The same in bands, none of which has lines of two images.
+void cut_bands(Region& region, std::size_t number, std::size_t batch, std::size_t lanes,
+               std::size_t chunk_stripes) {
+  region.lanes.resize(lanes);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    const nn::LineRange own = nn::even_lines(batch * region.stripes, lane, lanes);
+    for (std::size_t at = own.first; at < own.end();) {
+      const std::size_t image_end = (at / region.stripes + 1) * region.stripes;
+      const nn::LineRange run{at, std::min(image_end, own.end()) - at};
+      cut(region, number, lane, run, chunk_stripes);
+      at = run.end();
+    }
+  }
+}
+
+/// Into how many stripes an image has to be cut so that all lanes have as many.
+std::size_t stripes_for(std::size_t batch, std::size_t lanes) {
+  return lanes / std::gcd(batch, lanes);
+}
+
+std::size_t fewest_lines(const nn::Network& network) {
+  std::size_t fewest = network.input.height;
+  for (const nn::Node& node : network.nodes)
+    if (node.op == nn::Op::conv || node.op == nn::Op::max_pool)
+      fewest = std::min(fewest, node.shape.height);
+  return fewest;
+}
+
+/// How often each of those stripes may be cut again, so that a chunk fits in a cache. Where windows
+/// read the lines of others, they are made again: so a chunk has some lines.
+std::size_t most_cuts(const nn::Network& network, const std::vector<Unit>& units,
+                      const std::vector<std::size_t>& region, std::size_t stripes) {
+  constexpr std::size_t fewest = 8;
+  std::size_t most = network.input.height;
+  for (const std::size_t u : region) {
+    const nn::Node& node = network.nodes[units[u].node];
+    const std::size_t lines = pointwise(network, units, units[u]) ? 1 : fewest;
+    most = std::min(most, std::max<std::size_t>(1, node.shape.height / (stripes * lines)));
+  }
+  return most;
 }
 
 std::string name_of(const std::vector<Unit>& units, const std::vector<std::size_t>& members) {
@@ -104,12 +150,39 @@ std::string name_of(const std::vector<Unit>& units, const std::vector<std::size_
 
 }  // namespace
 
-bool can_share_rows(const nn::Network& network, const backend::ProgramSpec& spec) {
-  return !spec.training &&
-         std::none_of(network.nodes.begin(), network.nodes.end(), [](const nn::Node& node) {
-           return node.op == nn::Op::receive || node.op == nn::Op::send ||
-                  node.padding >= node.kernel;
-         });
+bool can_share_rows(const nn::Network& network) {
+  return std::none_of(network.nodes.begin(), network.nodes.end(), [](const nn::Node& node) {
+    return node.op == nn::Op::receive || node.op == nn::Op::send || node.padding >= node.kernel;
+  });
+}
+
+std::size_t lanes_of(const nn::Network& network, const backend::ProgramSpec& spec,
+                     std::size_t at_most) {
+  if (at_most <= spec.batch || !can_share_rows(network)) return std::min(at_most, spec.batch);
+  if (!spec.training) return at_most;
+  const std::size_t most = fewest_lines(network);
+  std::size_t lanes = at_most;
+  while (lanes > spec.batch && stripes_for(spec.batch, lanes) > most) --lanes;
+  return lanes;
+}
+
+nn::LineRange Context::lines_read(std::size_t reader, const Map& map, const Chunk& chunk) const {
+  const Unit& unit = units[reader];
+  if (!has_bands || unit.kind == UnitKind::head) return map.of(chunk);
+  const nn::Node& node = network.nodes[unit.node];
+  const std::size_t image = chunk.first / chunk.stripes, height = map.shape.height;
+  nn::LineRange out = chunk.of(node.shape.height);
+  out.first -= image * node.shape.height;
+  const std::size_t stride = unit.kind == UnitKind::point ? unit.stride : node.stride;
+  const nn::WindowLines window{height, node.shape.height, node.kernel, stride, node.padding};
+  if (unit.kind == UnitKind::pool) {  // backward looks again which value was the largest
+    nn::LineRange own = map.of(chunk);
+    own.first -= image * height;
+    out = nn::covering(out, nn::readers_of(window, own).lines);
+  }
+  nn::LineRange read = nn::read_by(window, out).lines;
+  read.first += image * height;
+  return read;
 }
 
 std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,
@@ -137,11 +210,16 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
     region.name = name_of(units, members);
     const Weight weight = weigh(network, units, members, storage);
     const std::size_t budget = chunk_budget(weight, chunk_bytes);
-    region.stripes =
-        stripes_of_image(weight.image_bytes, budget, most_stripes(network, units, members));
-    const std::size_t fit = budget * region.stripes / std::max<std::size_t>(1, weight.image_bytes);
     const bool head = units[members.back()].kind == UnitKind::head;
-    cut(region, result.size(), batch, lanes, head ? batch : std::max<std::size_t>(1, fit));
+    const bool bands = lanes > batch && !head;
+    const std::size_t cuts = bands ? stripes_for(batch, lanes) : 1;
+    region.stripes =
+        bands ? cuts * std::min(most_cuts(network, units, members, cuts),
+                                std::max<std::size_t>(1, weight.image_bytes / cuts / budget))
+              : stripes_of_image(weight.image_bytes, budget, most_stripes(network, units, members));
+    const std::size_t fit = budget * region.stripes / std::max<std::size_t>(1, weight.image_bytes);
+    const auto cut_all = bands ? cut_bands : cut_images;
+    cut_all(region, result.size(), batch, lanes, head ? batch : std::max<std::size_t>(1, fit));
     result.push_back(std::move(region));
   }
   return result;

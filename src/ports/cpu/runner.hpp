@@ -6,8 +6,11 @@
 // every lane (a thread with its rows) works chunk by chunk. For evaluation the batch norms are
 // folded into the convolutions, when weights have changed or another program has run, and a region
 // holds several convolutions where images are larger than weights. Where a batch has fewer rows
-// than there are lanes, each unit is a region, and each lane makes a part of its value: some lines,
-// or by Winograd's algorithm some tiles or channels.
+// than there are lanes, a lane gets a part of an image. In evaluation each unit is then a region,
+// and each lane makes a part of its value: some lines, or by Winograd's algorithm some tiles or
+// channels. In training a chunk is then a band of an image's lines: the same share of each map. A
+// unit that reads lines of other bands reads what an earlier region has made, or makes those lines
+// itself, once more, from such values.
 
 #include <algorithm>
 #include <array>
@@ -20,6 +23,7 @@
 #include <vector>
 
 #include "lockstep/backend/program.hpp"
+#include "lockstep/nn/lines.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
 #include "ports/cpu/norm_message.hpp"
 #include "ports/cpu/parameters.hpp"
@@ -29,8 +33,9 @@
 namespace lockstep::cpu {
 
 /// Consecutive stripes of the batch that one lane takes through one region while they are in its
-/// cache. A stripe is a whole image, or a band of 1/stripes of each image's lines where no unit in
-/// the region needs neighbouring pixels.
+/// cache. A stripe is a whole image, or a band of 1/stripes of each image's lines: of whole lines
+/// where no unit in the region needs neighbouring pixels, or where the program has bands, where all
+/// stripes of a chunk are of one image.
 struct Chunk {
   std::size_t region = 0, lane = 0;
   std::size_t index = 0;  ///< among all chunks of the region: partial sums are stored by it and
@@ -39,9 +44,23 @@ struct Chunk {
   std::size_t stripes = 1;           ///< in an image
   bool first_of_lane = false;
 
-  /// Converts an amount per image to the amount before the chunk, and in it.
-  std::size_t before(std::size_t of_image) const { return first * of_image / stripes; }
-  std::size_t share(std::size_t of_image) const { return count * of_image / stripes; }
+  /// Its lines of the batch's maps of this height, one below the other.
+  nn::LineRange of(std::size_t height) const {
+    const std::size_t begin = first * height / stripes;
+    return {begin, (first + count) * height / stripes - begin};
+  }
+};
+
+/// The value of a unit for one image.
+struct Map {
+  nn::Shape shape;
+  std::size_t line_bytes = 0;
+  Map() = default;
+  Map(const nn::Shape& shape_, Storage storage)
+      : shape(shape_), line_bytes(shape.width * shape.channels * bytes_of(storage)) {}
+  std::size_t bytes() const { return shape.height * line_bytes; }
+  std::size_t pixels(const nn::LineRange& lines) const { return lines.count * shape.width; }
+  nn::LineRange of(const Chunk& chunk) const { return chunk.of(shape.height); }
 };
 
 /// Units that run one after the other on each chunk: in training those between two batch norms'
@@ -52,13 +71,17 @@ struct Region {
   std::vector<std::vector<Chunk>> lanes;  ///< chunks of each lane
   std::size_t chunks = 0, stripes = 1;
   std::size_t chunk_stripes = 0;  ///< of the largest chunk
+  template <class Call>
+  void each_chunk(const Call& call) const {
+    for (const auto& lane : lanes)
+      for (const Chunk& chunk : lane) call(chunk);
+  }
 };
 
 /// The numbers of stripes that a region's chunks have: what primitives are made for.
 inline std::set<std::size_t> chunk_sizes(const Region& region) {
   std::set<std::size_t> sizes;
-  for (const auto& lane : region.lanes)
-    for (const Chunk& chunk : lane) sizes.insert(chunk.count);
+  region.each_chunk([&](const Chunk& chunk) { sizes.insert(chunk.count); });
   return sizes;
 }
 
@@ -71,8 +94,13 @@ struct ValuePlace {
   std::size_t at = 0;  ///< the buffer's number, or the offset in the scratch
 };
 
-/// True for the evaluation of a whole network whose windows all touch the image.
-bool can_share_rows(const nn::Network& network, const backend::ProgramSpec& spec);
+/// True for a whole network whose windows all touch the image.
+bool can_share_rows(const nn::Network& network);
+
+/// How many lanes have something to do. Where there are fewer rows than that, lanes share them; in
+/// training no band of a map is empty.
+std::size_t lanes_of(const nn::Network& network, const backend::ProgramSpec& spec,
+                     std::size_t at_most);
 
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
@@ -84,8 +112,9 @@ struct Context {
         parameters(parameters_),
         kernels(cpu::kernels(storage_)),
         storage(storage_),
-        shares_rows(can_share_rows(network_, spec_) && spec_.batch < lanes_at_most),
-        lanes(shares_rows ? lanes_at_most : std::min(lanes_at_most, spec_.batch)),
+        lanes(lanes_of(network_, spec_, lanes_at_most)),
+        shares_rows(!spec_.training && lanes > spec_.batch),
+        has_bands(spec_.training && lanes > spec_.batch),
         scalars_of_slot(spec_.slots) {}
 
   const nn::Network& network;
@@ -93,9 +122,10 @@ struct Context {
   CpuParameters& parameters;
   const Kernels& kernels;
   const Storage storage;
-  /// Fewer rows than lanes: each unit is a region, and each lane makes a part of every value.
-  const bool shares_rows;
   const std::size_t lanes;
+  /// Fewer rows than lanes. In evaluation: each unit is a region, and each lane makes a part of
+  /// every value. In training: chunks are bands of lines.
+  const bool shares_rows, has_bands;
   std::vector<Unit> units;
   std::vector<Region> regions;
   std::vector<Runner*> runners;          ///< by unit
@@ -141,11 +171,22 @@ struct Context {
   std::size_t backward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {
     return buffer({BufferRequest::Kind::backward, bytes, 0, from, to});
   }
-  /// Reserves a place in the lane's scratch of this region; returns its offset.
-  std::size_t scratch(std::size_t region, std::size_t bytes_an_image) {
-    const Region& r = regions[region];
-    return fixed_scratch(region, bytes_an_image * r.chunk_stripes / r.stripes);
+  /// Reserves a place in the lane's scratch of this region, for a chunk's own lines or for those
+  /// that `reader` reads; returns its offset.
+  std::size_t scratch(std::size_t region, const Map& map,
+                      std::optional<std::size_t> reader = std::nullopt) {
+    return fixed_scratch(region, most_lines(region, map, reader) * map.line_bytes);
   }
+  std::size_t most_lines(std::size_t region, const Map& map,
+                         std::optional<std::size_t> reader = std::nullopt) const {
+    std::size_t most = 0;
+    regions[region].each_chunk([&](const Chunk& chunk) {
+      most = std::max(most, (reader ? lines_read(*reader, map, chunk) : map.of(chunk)).count);
+    });
+    return most;
+  }
+  /// The lines of `map`, its input or its skip, that a unit reads for a chunk.
+  nn::LineRange lines_read(std::size_t unit, const Map& map, const Chunk& chunk) const;
   std::size_t fixed_scratch(std::size_t region, std::size_t bytes) {
     const std::size_t rounded = (bytes + 63) / 64 * 64;
     scratch_of_region[region] += rounded;
@@ -158,10 +199,11 @@ struct Context {
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
   }
-  /// The value of a unit that has its place there, for these stripes.
-  std::byte* value_at(std::size_t unit, const Chunk& chunk, std::size_t image_bytes) const {
+  /// The value of a unit that has its place there, for these lines: a chunk's own where it passes.
+  std::byte* value_at(std::size_t unit, std::size_t lane, const Map& map,
+                      const nn::LineRange& lines) const {
     const ValuePlace& place = value_places[unit];
-    return place.passing ? lane_at(chunk.lane, place.at) : at(place.at) + chunk.before(image_bytes);
+    return place.passing ? lane_at(lane, place.at) : at(place.at) + lines.first * map.line_bytes;
   }
 };
 
@@ -173,7 +215,10 @@ struct Context {
 class Runner {
  public:
   Runner(Context& context, std::size_t number)
-      : c(context), index(number), unit(context.units[number]) {}
+      : c(context),
+        index(number),
+        unit(context.units[number]),
+        map(context.network.nodes[unit.node].shape, context.storage) {}
   virtual ~Runner() = default;
   virtual void plan() = 0;
   virtual void bind() {}
@@ -190,9 +235,11 @@ class Runner {
   virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
   virtual void backward(const Chunk&) {}
   virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
-  /// The unit's value for these stripes, computed now unless it is already there.
-  virtual const std::byte* value(const Chunk& chunk) = 0;
-  /// What this unit adds to the gradient of its input for these stripes; same shape as the input.
+  /// The unit's value for these lines, computed now unless it is already there. Other lines than
+  /// the chunk's own are those that the asking unit reads for it.
+  virtual const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) = 0;
+  const std::byte* value(const Chunk& chunk) { return value(chunk, map.of(chunk)); }
+  /// What this unit adds to the gradient of its input for the chunk's lines of the input.
   virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
   /// The second of two gradients that come through a boundary; else nullptr.
   virtual const std::byte* second_gradient(const Chunk&) { return nullptr; }
@@ -202,6 +249,7 @@ class Runner {
   Context& c;
   const std::size_t index;
   const Unit& unit;
+  const Map map;  ///< of the unit's value
 
  protected:
   /// This lane's part of [0, count), in multiples of 16.

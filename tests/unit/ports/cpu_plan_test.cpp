@@ -119,6 +119,7 @@ TEST_CASE("chunks cover every row once, in order, for any batch and number of la
 
 TEST_CASE("where lanes share the rows, each line is in one band, which has all that it reads",
           "[cpu]") {
+  using nn::WindowLines;
   const WindowLines window = GENERATE(WindowLines{7, 7, 1, 1, 0}, WindowLines{9, 5, 3, 2, 1},
                                       WindowLines{1, 1, 3, 1, 1}, WindowLines{224, 112, 7, 2, 3},
                                       WindowLines{8, 4, 1, 2, 0}, WindowLines{12, 12, 3, 1, 1});
@@ -148,6 +149,55 @@ TEST_CASE("where lanes share the rows, no unit reads what its own region writes"
   for (const Region& region : share_rows(units, 2, 5)) {
     CHECK(region.lanes.size() == 5);
     for (const auto& lane : region.lanes) CHECK((lane.size() == 1 && lane[0].count == 2));
+  }
+}
+
+TEST_CASE("bands cover every line once, in order, and none is empty or of two images",
+          "[cpu][bands]") {
+  const nn::Network network = GENERATE(model("resnet20", 32), model("resnet50", 97));
+  const std::vector<Unit> units = lower(network, true);
+  ProgramSpec spec;
+  spec.batch = GENERATE(1u, 2u, 3u);
+  const std::size_t threads = GENERATE(2u, 3u, 4u, 5u, 16u);
+  const std::size_t chunk_bytes = GENERATE(1u, 1u << 20);
+  const std::size_t lanes = lanes_of(network, spec, threads);
+  CHECK((lanes <= threads && lanes >= std::min(threads, spec.batch)));
+  if (lanes <= spec.batch) return;
+  for (const Region& region :
+       make_regions(network, units, spec.batch, lanes, Storage::fp32, chunk_bytes)) {
+    if (units[region.units[0]].kind == UnitKind::head) continue;  // it has whole images
+    for (const std::size_t u : region.units) {
+      const std::size_t height = network.nodes[units[u].node].shape.height;
+      std::size_t next = 0, most = 0, least = region.stripes * spec.batch;
+      for (const auto& lane : region.lanes) {
+        std::size_t own = 0;
+        for (const Chunk& chunk : lane) {
+          const nn::LineRange lines = chunk.of(height);
+          CHECK((lines.first == next && lines.count > 0));
+          CHECK(lines.first / height == (lines.end() - 1) / height);
+          next = lines.end();
+          own += chunk.count;
+        }
+        most = std::max(most, own);
+        least = std::min(least, own);
+      }
+      CHECK(next == spec.batch * height);
+      CHECK(most == least);
+    }
+  }
+}
+
+TEST_CASE("of bands, no unit reads lines that its own region writes for another chunk",
+          "[cpu][bands]") {
+  const nn::Network network = GENERATE(model("resnet20", 32), model("resnet50", 64));
+  const std::vector<Unit> units = lower(network, true);
+  for (const Unit& unit : units) {
+    if (!unit.input || !units[*unit.input].in_region || unit.kind == UnitKind::point) continue;
+    const nn::Node& node = network.nodes[unit.node];
+    const bool own_lines = unit.kind == UnitKind::conv && node.kernel == 1 && node.stride == 1 &&
+                           units[*unit.input].kind != UnitKind::pool;
+    INFO(unit.name);
+    CHECK((units[*unit.input].level < unit.level || own_lines));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/nn/resnet.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
@@ -49,27 +50,47 @@ TEST_CASE("the oracle's gradient is the central difference, every node", "[oracl
   }
 }
 
+namespace {
+
+/// Compares a step of a network's rows with the oracle's.
+void check_step(const nn::Network& network, std::size_t rows, std::unique_ptr<Backend> backend,
+                double tolerance) {
+  Case c = settled_case(network, rows);
+  Compiled compiled(c, rows, std::move(backend), Precision::fp32);
+  CHECK(compiled.run(c, 0, false) / static_cast<double>(rows) == Approx(c.loss).epsilon(1e-6));
+  check_gradients(c, compiled, c.oracle.backward(), tolerance);
+  const nn::ArenaLayout& layout = compiled.parameters->layout();
+  compiled.backend->update_statistics(*compiled.parameters, 1);
+  for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
+    const nn::Tensor& tensor = layout.slices[s].tensor;
+    const std::string node = c.network.nodes[tensor.node].name;
+    std::vector<double> want = c.oracle.parameters.at(tensor.name);
+    const auto& fresh = tensor.role == nn::Role::running_mean ? c.oracle.batch_mean(node)
+                                                              : c.oracle.batch_variance(node);
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] = 0.9 * want[i] + 0.1 * fresh[i];
+    INFO(tensor.name);
+    CHECK(distance(compiled.exported(Part::weights, s), want) <= 1e-5);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("the CPU backend's loss, gradients and statistics are the oracle's, every node",
           "[cpu]") {
   const std::size_t threads = GENERATE(1u, 2u, 3u);
   const std::size_t chunk_bytes = GENERATE(1u, 1u << 20);  // the smallest cut images into stripes
+  for (const nn::Network& network : all_sketches())
+    check_step(network, 3, cpu_with(threads, chunk_bytes), 2e-5);
+}
+
+TEST_CASE("with fewer rows than threads, bands of lines give the oracle's", "[cpu][bands]") {
+  const std::size_t rows = GENERATE(1u, 2u, 3u), threads = GENERATE(2u, 3u, 4u, 5u, 8u);
+  const std::size_t chunk_bytes = GENERATE(1u, 1u << 20);
+  if (threads <= rows) return;
+  INFO(rows << " rows, " << threads << " threads, chunks of " << chunk_bytes << " bytes");
   for (const nn::Network& network : all_sketches()) {
-    Case c = settled_case(network, 3);
-    Compiled compiled(c, 3, cpu_with(threads, chunk_bytes), Precision::fp32);
-    CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(1e-6));
-    check_gradients(c, compiled, c.oracle.backward(), 2e-5);
-    const nn::ArenaLayout& layout = compiled.parameters->layout();
-    compiled.backend->update_statistics(*compiled.parameters, 1);
-    for (std::size_t s = layout.learned_slices; s < layout.slices.size(); ++s) {
-      const nn::Tensor& tensor = layout.slices[s].tensor;
-      const std::string node = c.network.nodes[tensor.node].name;
-      std::vector<double> want = c.oracle.parameters.at(tensor.name);
-      const auto& fresh = tensor.role == nn::Role::running_mean ? c.oracle.batch_mean(node)
-                                                                : c.oracle.batch_variance(node);
-      for (std::size_t i = 0; i < want.size(); ++i) want[i] = 0.9 * want[i] + 0.1 * fresh[i];
-      INFO(tensor.name);
-      CHECK(distance(compiled.exported(Part::weights, s), want) <= 1e-5);
-    }
+    INFO(network.nodes.size() << " nodes");
+    check_step(network, rows, cpu_with(threads, chunk_bytes), 5e-5);
   }
 }
 
@@ -98,9 +119,10 @@ TEST_CASE("two micro-batches accumulate to the sum of their gradients", "[cpu]")
 
 TEST_CASE("bf16 gives the oracle's loss and gradients within its rounding", "[cpu]") {
   if (!has_bf16()) return;
+  const std::size_t threads = GENERATE(2u, 4u);  // the last: bands of lines
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
-    Compiled compiled(c, 3, cpu_with(2), Precision::bf16);
+    Compiled compiled(c, 3, cpu_with(threads), Precision::bf16);
     CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(0.02));
     const auto gradients = c.oracle.backward();
     CHECK(gradient_distance(compiled, gradients) <=
@@ -124,5 +146,46 @@ TEST_CASE("the same run gives the same bits twice", "[cpu]") {
       first = compiled.parameters->hash();
     else
       CHECK(compiled.parameters->hash() == first);
+  }
+}
+
+namespace {
+
+/// The largest difference of a value from `want`, in the largest of those.
+double largest_difference(const std::vector<float>& got, const std::vector<double>& want) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    difference = std::max(difference, std::abs(got[i] - want[i]));
+    largest = std::max(largest, std::abs(want[i]));
+  }
+  return difference / largest;
+}
+
+}  // namespace
+
+TEST_CASE("bands of whole networks are as near to the oracle as whole images", "[bands]") {
+  struct Size {
+    const char* model;
+    std::size_t side;
+  };
+  const Size size = GENERATE(Size{"resnet20", 33}, Size{"resnet18", 97}, Size{"resnet50", 65});
+  Case c(nn::resnet(nn::usual_resnet(size.model, size.side, 10)), 1, 3);
+  const auto want = c.oracle.backward();
+  Compiled whole(c, 1, cpu_with(1), Precision::fp32);
+  const double near = std::abs(whole.run(c, 0, false) / c.loss - 1);
+  const nn::ArenaLayout& layout = whole.parameters->layout();
+  for (const std::size_t threads : {2u, 3u, 4u}) {
+    INFO(size.model << " at " << size.side << ", " << threads << " threads");
+    Compiled bands(c, 1, cpu_with(threads), Precision::fp32);
+    CHECK(std::abs(bands.run(c, 0, false) / c.loss - 1) <= std::max(1e-6, 3 * near));
+    double of_whole = 0, of_bands = 0;
+    for (std::size_t s = 0; s < layout.learned_slices; ++s) {
+      const std::vector<double>& exact = want.at(layout.slices[s].tensor.name);
+      const double one = largest_difference(whole.exported(Part::gradients, s), exact);
+      if (one > 1e-3) continue;  // some ReLU went the other way already with whole images
+      of_whole = std::max(of_whole, one);
+      of_bands = std::max(of_bands, largest_difference(bands.exported(Part::gradients, s), exact));
+    }
+    CHECK(of_bands <= std::max(1e-5, 3 * of_whole));
   }
 }

@@ -39,7 +39,7 @@ double expected(const TapProblem& p, const Halves& x, const Halves& dy, std::siz
   for (std::size_t n = 0; n < p.rows; ++n)
     for (std::size_t oy = 0; oy < s.out_height; ++oy)
       for (std::size_t ox = 0; ox < s.out_width; ++ox) {
-        const std::size_t y = oy * s.stride + ky - s.padding, at = ox * s.stride + kx - s.padding;
+        const std::size_t y = oy * s.stride + ky - s.above, at = ox * s.stride + kx - s.padding;
         if (y >= s.height || at >= s.width) continue;  // in the padding
         sum += number(x[((n * s.height + y) * s.width + at) * s.in + i]) *
                number(dy[((n * s.out_height + oy) * s.out_width + ox) * s.out + o]);
@@ -63,13 +63,14 @@ TEST_CASE("weight gradients summed tap by tap are those of loops, for every kind
   }
   CHECK(tap_gradient(Storage::fp32) == nullptr);
   const TapProblem problems[] = {
-      {{64, 64, 7, 7, 7, 7, 1, 1, 0}, 3},        // an odd number of pixels
-      {{96, 64, 28, 14, 28, 14, 1, 1, 0}, 3},    // more pixels than one block
-      {{128, 96, 8, 8, 4, 4, 1, 2, 0}, 2},       // with a stride
-      {{64, 64, 6, 5, 6, 5, 3, 1, 1}, 5},        // with padding
-      {{64, 96, 9, 9, 5, 5, 3, 2, 1}, 3},        // with both
-      {{80, 64, 11, 11, 6, 6, 7, 2, 3}, 1},      // of a large filter
-      {{16, 1024, 21, 21, 21, 21, 1, 1, 0}, 1},  // the narrowest inputs
+      {{64, 64, 7, 7, 7, 7, 1, 1, 0, 0}, 3},        // an odd number of pixels
+      {{96, 64, 28, 14, 28, 14, 1, 1, 0, 0}, 3},    // more pixels than one block
+      {{128, 96, 8, 8, 4, 4, 1, 2, 0, 0}, 2},       // with a stride
+      {{64, 64, 6, 5, 6, 5, 3, 1, 1, 1}, 5},        // with padding
+      {{64, 96, 9, 9, 5, 5, 3, 2, 1, 1}, 3},        // with both
+      {{80, 64, 11, 11, 6, 6, 7, 2, 3, 3}, 1},      // of a large filter
+      {{16, 1024, 21, 21, 21, 21, 1, 1, 0, 0}, 1},  // the narrowest inputs
+      {{64, 64, 6, 5, 5, 5, 3, 1, 0, 1}, 1},        // a band of lines, without padding above
   };
   for (const TapProblem& p : problems) {
     const TapShape& s = p.shape;

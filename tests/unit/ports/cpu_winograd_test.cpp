@@ -75,7 +75,7 @@ struct Problem {
   std::size_t in, out, height, width, rows;
   Storage storage = Storage::fp32;
   ConvGeometry geometry() const {
-    return {"conv", in, height, width, out, height, width, 3, 1, 1, storage};
+    return {"conv", in, height, width, out, height, width, 3, 1, 1, storage, 1, 1};
   }
   std::size_t x(std::size_t n, std::size_t y, std::size_t x, std::size_t c) const {
     return ((n * height + y) * width + x) * in + c;
@@ -289,7 +289,7 @@ TEMPLATE_TEST_CASE("parts by Winograd's algorithm have the bits of the whole, wi
 TEST_CASE("a network's loss and gradients by Winograd's algorithm are the oracle's",
           "[cpu][winograd]") {
   if (skipped(Storage::fp32)) return;
-  const std::size_t threads = GENERATE(1u, 2u);
+  const std::size_t threads = GENERATE(1u, 2u, 4u, 6u);  // the last two: bands of lines
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
     Compiled compiled(c, 3, make_cpu_backend({std::vector<std::vector<int>>(threads)}),
@@ -303,13 +303,14 @@ TEST_CASE("a network's loss and gradients by Winograd's algorithm are the oracle
 TEST_CASE("in bf16 a network by Winograd's algorithm is the oracle's within bf16's rounding",
           "[cpu][winograd]") {
   if (skipped(Storage::bf16)) return;
+  const std::size_t threads = GENERATE(2u, 4u);  // the last: bands of lines
   bool another_way = false;
   for (const nn::Network& network : all_sketches()) {
     Case c = settled_case(network, 3);
     const auto want = c.oracle.backward();
     const auto distance_of = [&](Winograd::Mode mode) {
-      Compiled compiled(c, 3, make_cpu_backend({std::vector<std::vector<int>>(2)}), Precision::bf16,
-                        false, false, {mode, {}});
+      Compiled compiled(c, 3, make_cpu_backend({std::vector<std::vector<int>>(threads)}),
+                        Precision::bf16, false, false, {mode, {}});
       CHECK(compiled.run(c, 0, false) / 3 == Approx(c.loss).epsilon(0.02));
       return gradient_distance(compiled, want);
     };

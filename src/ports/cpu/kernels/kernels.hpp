@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "lockstep/data/data_set_info.hpp"
+#include "lockstep/nn/lines.hpp"
 
 namespace lockstep::cpu {
 
@@ -46,6 +47,16 @@ struct NormBackward {
   void* dx;
 };
 
+/// The gradient of some input lines of a max pooling. Of equal values in a window, the first is the
+/// largest. Lines are those of one image.
+struct PoolBackward {
+  nn::WindowLines window;  ///< across, it moves in the same way
+  std::size_t width, out_width;
+  nn::LineRange in, outs, read;  ///< of dx; the outputs that read them; the inputs that those read
+  const void *x, *dy;            ///< the lines `read` and `outs`
+  void* dx;
+};
+
 struct SgdUpdate {
   float lr, momentum, weight_decay;
   bool nesterov;
@@ -82,6 +93,7 @@ struct Kernels {
   void (*point_forward)(const PointForward& a, std::size_t rows, std::size_t channels);
   void (*point_backward)(const PointBackward& a, std::size_t rows, std::size_t channels);
   void (*norm_backward)(const NormBackward& a, std::size_t rows, std::size_t channels);
+  void (*pool_backward)(const PoolBackward& a, std::size_t channels);
   /// out = first + second
   void (*sum)(const void* first, const void* second, std::size_t values, void* out);
   /// out[channels] = mean over rows

@@ -17,9 +17,10 @@ namespace lockstep::cpu {
 // times the gradients of the outputs. AVX512-BF16 multiplies two pixels at a time, so both are
 // first copied with each channel's values of two pixels next to each other.
 
-/// A convolution's shape: `in` is a multiple of 16 channels, `out` of 32.
+/// A convolution's shape: `in` is a multiple of 16 channels, `out` of 32; `above`: lines of
+/// padding.
 struct TapShape {
-  std::size_t in, out, height, width, out_height, out_width, kernel, stride, padding;
+  std::size_t in, out, height, width, out_height, out_width, kernel, stride, above, padding;
 };
 
 /// Pixels of the output that are copied at a time: they stay in the second-level cache or

@@ -49,7 +49,7 @@ class TapReader {
   /// nullptr where the padding is read.
   INLINE const Bf16* next() {
     // A negative place is large without its sign.
-    const std::size_t y = down_ * s_.stride + tap_y_ - s_.padding,
+    const std::size_t y = down_ * s_.stride + tap_y_ - s_.above,
                       x = across_ * s_.stride + tap_x_ - s_.padding;
     const bool inside = y < s_.height && x < s_.width;
     const std::size_t pixel = (image_ * s_.height + y) * s_.width + x;

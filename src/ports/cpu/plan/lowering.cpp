@@ -14,8 +14,8 @@ using nn::Op;
 
 class Lowering {
  public:
-  explicit Lowering(const nn::Network& network)
-      : network_(network), readers_(nn::readers(network)) {}
+  Lowering(const nn::Network& network, bool bands)
+      : network_(network), bands_(bands), readers_(nn::readers(network)) {}
 
   std::vector<Unit> run() {
     for (std::size_t i = 0; i < network_.nodes.size(); ++i) lower_node(i);
@@ -157,9 +157,17 @@ class Lowering {
     for (const auto& source : {unit.input, unit.skip}) {
       if (!source) continue;
       const Unit& from = units_[*source];
-      const bool new_region = from.kind == UnitKind::conv || unit.kind == UnitKind::head;
+      const bool new_region = from.kind == UnitKind::conv || unit.kind == UnitKind::head ||
+                              (bands_ && from.in_region && reads_other_bands(unit, from));
       unit.level = std::max(unit.level, from.level + (new_region ? 1 : 0));
     }
+  }
+
+  /// In forward, or for what its input's backward needs of it.
+  bool reads_other_bands(const Unit& unit, const Unit& from) const {
+    if (unit.kind == UnitKind::point) return from.kind == UnitKind::pool;
+    const Node& node = network_.nodes[unit.node];
+    return from.kind == UnitKind::pool || node.kernel > 1 || node.stride > 1;
   }
 
   // Every second join with an identity skip is not kept. It can be computed again from one batch
@@ -172,6 +180,7 @@ class Lowering {
   }
 
   const nn::Network& network_;
+  const bool bands_;
   std::vector<std::vector<std::size_t>> readers_;  // of nodes
   std::map<std::size_t, std::size_t> unit_of_node_;
   std::vector<Unit> units_;
@@ -179,7 +188,9 @@ class Lowering {
 
 }  // namespace
 
-std::vector<Unit> lower(const nn::Network& network) { return Lowering(network).run(); }
+std::vector<Unit> lower(const nn::Network& network, bool bands) {
+  return Lowering(network, bands).run();
+}
 
 namespace {
 
@@ -257,26 +268,7 @@ std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units) {
   return result;
 }
 
-namespace {
-
-Band band(const WindowLines& window, std::size_t image, std::size_t first, std::size_t count) {
-  // In lines of the padded image.
-  const std::size_t begin = first * window.stride,
-                    end = (first + count - 1) * window.stride + window.kernel;
-  const std::size_t top = window.padding, bottom = top + window.height;
-  const std::size_t in_begin = std::max(begin, top), in_end = std::min(end, bottom);
-  return {.image = image,
-          .first = first,
-          .count = count,
-          .in_first = in_begin - top,
-          .in_count = in_end - in_begin,
-          .above = in_begin - begin,
-          .below = end - in_end};
-}
-
-}  // namespace
-
-std::vector<Band> bands_of(const WindowLines& window, std::size_t rows, std::size_t lane,
+std::vector<Band> bands_of(const nn::WindowLines& window, std::size_t rows, std::size_t lane,
                            std::size_t lanes) {
   const std::size_t lines = window.out_height;
   const std::size_t begin = rows * lines * lane / lanes, end = rows * lines * (lane + 1) / lanes;
@@ -284,7 +276,14 @@ std::vector<Band> bands_of(const WindowLines& window, std::size_t rows, std::siz
   for (std::size_t at = begin; at < end;) {
     const std::size_t image = at / lines, first = at % lines;
     const std::size_t count = std::min(lines - first, end - at);
-    bands.push_back(band(window, image, first, count));
+    const nn::Reach in = nn::read_by(window, {first, count});
+    bands.push_back({.image = image,
+                     .first = first,
+                     .count = count,
+                     .in_first = in.lines.first,
+                     .in_count = in.lines.count,
+                     .above = in.above,
+                     .below = in.below});
     at += count;
   }
   return bands;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/nn/lines.hpp"
 #include "lockstep/nn/network.hpp"
 
 namespace lockstep::cpu {
@@ -49,8 +50,9 @@ struct Unit {
 };
 
 /// The units in network order, with levels. Throws Error naming a node that does not fit these
-/// patterns.
-std::vector<Unit> lower(const nn::Network& network);
+/// patterns. `bands`: where a chunk is a band of lines, so that a unit whose windows read lines of
+/// another chunk has to begin a new region.
+std::vector<Unit> lower(const nn::Network& network, bool bands = false);
 
 /// The same network for evaluation, in folded units. No batch norm needs the whole batch there: a
 /// new region begins only where the next unit had better not take each chunk at once; `apart`:
@@ -61,11 +63,6 @@ std::vector<Unit> fold(const nn::Network& network, bool apart = false);
 /// out; their reader runs them.
 std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units);
 
-/// How a window of `kernel` lines moves over an image.
-struct WindowLines {
-  std::size_t height, out_height, kernel, stride, padding;
-};
-
 /// Some lines of one image's output, and what they read: lines of the input, and lines of padding
 /// above and below those.
 struct Band {
@@ -75,7 +72,7 @@ struct Band {
 
 /// What one lane makes where lanes share the rows of a batch: about as many lines as each other
 /// lane, in bands of one image.
-std::vector<Band> bands_of(const WindowLines& window, std::size_t rows, std::size_t lane,
+std::vector<Band> bands_of(const nn::WindowLines& window, std::size_t rows, std::size_t lane,
                            std::size_t lanes);
 
 }  // namespace lockstep::cpu

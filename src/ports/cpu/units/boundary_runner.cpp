@@ -13,7 +13,6 @@ constexpr std::size_t usual_period = 48;  // whole pixels of 1 to 4 channels
 }  // namespace
 
 void BoundaryRunner::plan() {
-  image_bytes_ = c.network.nodes[unit.node].shape.count() * bytes_of(c.storage);
   check(gradients() <= 2, unit.name + ": the CPU backend sums at most two gradients");
   for (std::size_t slot = 0; slot < c.spec.slots; ++slot)
     memory_.emplace_back(value_bytes() * (1 + gradients()));
@@ -28,26 +27,26 @@ backend::Boundary BoundaryRunner::boundary() {
   return {{data, value_bytes()}, {data + value_bytes(), value_bytes() * gradients()}};
 }
 
-std::byte* BoundaryRunner::value_at(const Chunk& chunk) const {
-  return memory_[c.slot].data() + chunk.before(image_bytes_);
+std::byte* BoundaryRunner::value_at(const nn::LineRange& lines) const {
+  return memory_[c.slot].data() + lines.first * map.line_bytes;
 }
 
 std::byte* BoundaryRunner::gradient_at(const Chunk& chunk, std::size_t which) const {
-  return value_at(chunk) + (1 + which) * value_bytes();
+  return value_at(map.of(chunk)) + (1 + which) * value_bytes();
 }
 
 void ReceiveRunner::backward(const Chunk& chunk) {
   for (std::size_t i = 0; i < gradients(); ++i)
     std::memcpy(gradient_at(chunk, i), c.runners[unit.readers[i]]->input_gradient(chunk),
-                chunk.share(image_bytes_));
+                map.of(chunk).count * map.line_bytes);
 }
 
 void SendRunner::forward(const Chunk& chunk) {
-  std::memcpy(value_at(chunk), c.runners[*unit.input]->value(chunk), chunk.share(image_bytes_));
+  const nn::LineRange own = map.of(chunk);
+  std::memcpy(value_at(own), c.runners[*unit.input]->value(chunk), own.count * map.line_bytes);
 }
 
-Image::Image(Context& context)
-    : c(context), row_values_(context.network.input.count()), rows_(context.spec.slots) {
+Image::Image(Context& context) : c(context), rows_(context.spec.slots) {
   if (c.network.nodes.front().op != nn::Op::input) return;  // a later stage
   const std::size_t channels = c.network.input.channels;
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
@@ -60,13 +59,14 @@ Image::Image(Context& context)
   }
 }
 
-void Image::plan(std::size_t region) {
-  places_[region] = c.scratch(region, row_values_ * bytes_of(c.storage));
+void Image::plan(std::size_t region, std::size_t reader) {
+  places_[region] = c.scratch(region, Map(c.network.input, c.storage), reader);
 }
 
-const std::byte* Image::value(const Chunk& chunk) const {
+const std::byte* Image::value(const Chunk& chunk, const nn::LineRange& lines) const {
+  const std::size_t line = c.network.input.width * c.network.input.channels;
   std::byte* out = c.lane_at(chunk.lane, places_.at(chunk.region));
-  values(chunk.first * row_values_, chunk.count * row_values_, out);
+  values(lines.first * line, lines.count * line, out);
   return out;
 }
 

@@ -19,13 +19,11 @@ class BoundaryRunner : public Runner {
 
  protected:
   virtual std::size_t gradients() const = 0;  ///< how many pass it
-  std::byte* value_at(const Chunk& chunk) const;
+  std::byte* value_at(const nn::LineRange& lines) const;
   std::byte* gradient_at(const Chunk& chunk, std::size_t which) const;
 
-  std::size_t image_bytes_ = 0;
-
  private:
-  std::size_t value_bytes() const { return image_bytes_ * c.spec.batch; }
+  std::size_t value_bytes() const { return map.bytes() * c.spec.batch; }
   std::vector<HostMemory> memory_;  // by slot: the values, then the gradients
 };
 
@@ -34,7 +32,10 @@ class ReceiveRunner final : public BoundaryRunner {
   using BoundaryRunner::BoundaryRunner;
   void forward(const Chunk&) override {}
   void backward(const Chunk& chunk) override;
-  const std::byte* value(const Chunk& chunk) override { return value_at(chunk); }
+  using Runner::value;
+  const std::byte* value(const Chunk&, const nn::LineRange& lines) override {
+    return value_at(lines);
+  }
   const std::byte* input_gradient(const Chunk&) override { return nullptr; }
 
  private:
@@ -47,7 +48,10 @@ class SendRunner final : public BoundaryRunner {
  public:
   using BoundaryRunner::BoundaryRunner;
   void forward(const Chunk& chunk) override;
-  const std::byte* value(const Chunk& chunk) override { return value_at(chunk); }
+  using Runner::value;
+  const std::byte* value(const Chunk&, const nn::LineRange& lines) override {
+    return value_at(lines);
+  }
   const std::byte* input_gradient(const Chunk& chunk) override { return gradient_at(chunk, 0); }
   const std::byte* second_gradient(const Chunk& chunk) override {
     return gradients() > 1 ? gradient_at(chunk, 1) : nullptr;
@@ -63,17 +67,17 @@ class SendRunner final : public BoundaryRunner {
 class Image {
  public:
   explicit Image(Context& context);
-  void plan(std::size_t region);
+  /// For the convolution `reader`.
+  void plan(std::size_t region, std::size_t reader);
   void load(const std::uint8_t* images) { rows_[c.slot] = {images, nullptr}; }
   void load_normalised(const float* images) { rows_[c.slot] = {nullptr, images}; }
-  /// [rows, height, width, channels] in the lane's scratch.
-  const std::byte* value(const Chunk& chunk) const;
+  /// [lines, width, channels] in the lane's scratch.
+  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) const;
   /// Whole pixels, `count` values from `first` on in the batch.
   void values(std::size_t first, std::size_t count, std::byte* out) const;
 
  private:
   Context& c;
-  std::size_t row_values_;
   std::map<std::size_t, std::size_t> places_;  // in the scratch of each region that reads it
   std::vector<float> a_, b_;                   // one period of what kernels enter the values by
   struct LoadedRows {

@@ -29,9 +29,9 @@ void HeadRunner::plan() {
   float one = 0;
   multiply('N', 'N', 1, 1, 1, &one, 1, &one, 1, 0, &one, 1);
   const nn::Node& node = c.network.nodes[unit.node];
-  const nn::Shape& input = c.network.nodes[c.units[*unit.input].node].shape;
-  features_ = input.channels;
-  pixels_ = input.height * input.width;
+  from_ = c.runners[*unit.input]->map;
+  features_ = from_.shape.channels;
+  pixels_ = from_.shape.height * from_.shape.width;
   classes_ = node.shape.channels;
   weights_ = c.parameters.find(backend::Part::weights, node.name + ".weight");
   bias_ = c.parameters.find(backend::Part::weights, node.name + ".bias");
@@ -48,7 +48,7 @@ void HeadRunner::plan() {
   dbias_ = c.parameters.find(backend::Part::gradients, node.name + ".bias");
   if (!unit.differentiates) return;
   dpooled_.resize(c.spec.batch * features_);
-  place_ = c.scratch(c.units[*unit.input].level, input.count() * bytes_of(c.storage));
+  place_ = c.scratch(c.units[*unit.input].level, from_);
 }
 
 void HeadRunner::load(const data::Target* targets, const float* wanted) {
@@ -64,9 +64,8 @@ void HeadRunner::forward(const Chunk& chunk) {
   float* pooled = c.shares_rows ? reinterpret_cast<float*>(c.lane_at(chunk.lane, place_))
                                 : now().pooled.data() + chunk.first * features_;
   const std::byte* input = c.runners[*unit.input]->value(chunk);
-  const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
   for (std::size_t r = 0; r < chunk.count; ++r)
-    c.kernels.average(input + r * image_bytes, pixels_, features_, pooled + r * features_);
+    c.kernels.average(input + r * from_.bytes(), pixels_, features_, pooled + r * features_);
   const std::size_t lane = c.shares_rows ? chunk.lane : 0, lanes = c.shares_rows ? c.lanes : 1;
   float_kernels().linear({.x = pooled,
                           .weights = weights_,
@@ -115,17 +114,22 @@ void HeadRunner::after_backward(std::size_t lane, bool accumulate) {
   }
 }
 
-const std::byte* HeadRunner::value(const Chunk& chunk) {
-  return reinterpret_cast<const std::byte*>(now().logits.data() + chunk.first * classes_);
+const std::byte* HeadRunner::value(const Chunk&, const nn::LineRange& lines) {
+  return reinterpret_cast<const std::byte*>(now().logits.data() + lines.first * classes_);
 }
 
+// A chunk is some images, or some lines of one.
 const std::byte* HeadRunner::input_gradient(const Chunk& chunk) {
   std::byte* spread = c.lane_at(chunk.lane, place_);
-  const std::size_t image_bytes = pixels_ * features_ * bytes_of(c.storage);
-  for (std::size_t r = 0; r < chunk.count; ++r)
-    c.kernels.spread(dpooled_.data() + (chunk.first + r) * features_,
-                     1.f / static_cast<float>(pixels_), pixels_, features_,
-                     spread + r * image_bytes);
+  const nn::LineRange own = from_.of(chunk);
+  for (std::size_t line = own.first; line < own.end();) {
+    const std::size_t image = line / from_.shape.height;
+    const std::size_t count = std::min((image + 1) * from_.shape.height, own.end()) - line;
+    c.kernels.spread(dpooled_.data() + image * features_, 1.f / static_cast<float>(pixels_),
+                     count * from_.shape.width, features_,
+                     spread + (line - own.first) * from_.line_bytes);
+    line += count;
+  }
   return spread;
 }
 

@@ -17,7 +17,8 @@ class HeadRunner final : public Runner {
   void after_forward() override;
   void backward(const Chunk& chunk) override;
   void after_backward(std::size_t lane, bool accumulate) override;
-  const std::byte* value(const Chunk& chunk) override;
+  using Runner::value;
+  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override;
   const std::byte* input_gradient(const Chunk& chunk) override;
   std::vector<std::size_t> slices() const override;
 
@@ -30,6 +31,7 @@ class HeadRunner final : public Runner {
   /// The loss of some rows, and its gradient.
   void judge(std::size_t first, std::size_t count, std::size_t lane);
 
+  Map from_;  // of the input
   std::size_t features_ = 0, classes_ = 0, pixels_ = 0, place_ = 0;
   const float *weights_ = nullptr, *bias_ = nullptr;
   float *dweights_ = nullptr, *dbias_ = nullptr;

@@ -7,70 +7,73 @@
 
 namespace lockstep::cpu {
 
-Shortcut::Shortcut(const Context& c, const Unit& unit, const Chunk& chunk)
-    : from_(c.network.nodes[c.units[*unit.skip].node].shape),
-      to_(c.network.nodes[unit.node].shape),
-      rows_(chunk.count),
+Shortcut::Shortcut(const Context& c, const Unit& unit)
+    : from_(c.runners[*unit.skip]->map),
+      to_(c.network.nodes[unit.node].shape, c.storage),
       stride_(unit.stride),
       value_bytes_(bytes_of(c.storage)) {}
 
-template <class Copy>
-void Shortcut::each_pixel_of_line(std::size_t n, std::size_t y, const Copy& copy) const {
-  const std::size_t wide = from_.channels * value_bytes_, deep = to_.channels * value_bytes_;
-  const std::size_t offset = (to_.channels - from_.channels) / 2 * value_bytes_;
-  for (std::size_t x = 0; x < to_.width; ++x)
-    copy(((n * from_.height + y * stride_) * from_.width + x * stride_) * wide,
-         ((n * to_.height + y) * to_.width + x) * deep + offset, wide);
+std::size_t Shortcut::wide_line(std::size_t deep) const {
+  return deep / to_.shape.height * from_.shape.height + deep % to_.shape.height * stride_;
 }
 
+nn::LineRange Shortcut::wide_lines(const nn::LineRange& deep) const {
+  const std::size_t first = wide_line(deep.first);
+  return {first, wide_line(deep.end() - 1) + 1 - first};
+}
+
+/// Those of a line: offsets in both lines, and bytes.
 template <class Copy>
 void Shortcut::each_pixel(const Copy& copy) const {
-  for (std::size_t n = 0; n < rows_; ++n)
-    for (std::size_t y = 0; y < to_.height; ++y) each_pixel_of_line(n, y, copy);
+  const std::size_t wide = from_.shape.channels * value_bytes_,
+                    deep = to_.shape.channels * value_bytes_, middle = (deep - wide) / 2;
+  for (std::size_t x = 0; x < to_.shape.width; ++x)
+    copy(x * stride_ * wide, x * deep + middle, wide);
 }
 
-void Shortcut::pad(const std::byte* wide, std::byte* deep) const {
-  std::memset(deep, 0, rows_ * to_.count() * value_bytes_);
-  each_pixel(
-      [&](std::size_t w, std::size_t d, std::size_t n) { std::memcpy(deep + d, wide + w, n); });
-}
-
-void Shortcut::pad(const Band& band, const std::byte* wide, std::byte* deep) const {
-  std::memset(deep + (band.image * to_.height + band.first) * line_bytes(), 0,
-              band.count * line_bytes());
-  for (std::size_t y = band.first; y < band.first + band.count; ++y)
-    each_pixel_of_line(band.image, y, [&](std::size_t w, std::size_t d, std::size_t n) {
-      std::memcpy(deep + d, wide + w, n);
+void Shortcut::pad(const nn::LineRange& lines, const std::byte* wide, std::byte* deep) const {
+  std::memset(deep, 0, lines.count * to_.line_bytes);
+  for (std::size_t i = 0; i < lines.count; ++i) {
+    const std::byte* from =
+        wide + (wide_line(lines.first + i) - wide_line(lines.first)) * from_.line_bytes;
+    each_pixel([&](std::size_t w, std::size_t d, std::size_t n) {
+      std::memcpy(deep + i * to_.line_bytes + d, from + w, n);
     });
+  }
 }
 
-void Shortcut::unpad(const std::byte* deep, std::byte* wide) const {
-  std::memset(wide, 0, rows_ * from_.count() * value_bytes_);
-  each_pixel(
-      [&](std::size_t w, std::size_t d, std::size_t n) { std::memcpy(wide + w, deep + d, n); });
+void Shortcut::unpad(const nn::LineRange& lines, const std::byte* deep, std::byte* wide) const {
+  std::memset(wide, 0, lines.count * from_.line_bytes);
+  for (std::size_t i = 0; i < lines.count; ++i) {
+    const std::size_t image = (lines.first + i) / from_.shape.height,
+                      line = (lines.first + i) % from_.shape.height;
+    if (line % stride_ != 0 || line / stride_ >= to_.shape.height) continue;
+    const std::byte* from = deep + (image * to_.shape.height + line / stride_) * to_.line_bytes;
+    each_pixel([&](std::size_t w, std::size_t d, std::size_t n) {
+      std::memcpy(wide + i * from_.line_bytes + w, from + d, n);
+    });
+  }
 }
 
 void PointRunner::plan() {
-  shape_ = c.network.nodes[unit.node].shape;
-  image_bytes_ = shape_.count() * bytes_of(c.storage);
-  if (unit.in_region) z_ = c.value_buffer(image_bytes_ * c.spec.batch, index);
-  if (!unit.kept) {
-    places_[unit.level] = c.scratch(unit.level, image_bytes_);
-    for (const std::size_t reader : unit.readers) {
-      const std::size_t level = c.units[reader].level;
-      if (!places_.contains(level)) places_[level] = c.scratch(level, image_bytes_);
-    }
-  }
-  if (unit.pad) padded_ = c.scratch(unit.level, image_bytes_);
+  if (unit.in_region) z_ = c.value_buffer(map.bytes() * c.spec.batch, index);
+  if (!unit.kept) plan_places();
+  if (unit.pad) padded_ = c.scratch(unit.level, map);
 
   std::size_t g_until = main().unit.level;
   if (unit.skip) g_until = std::min(g_until, c.units[*unit.skip].level);
-  g_ = c.backward_buffer(image_bytes_ * c.spec.batch, unit.level, g_until);
-  if (unit.pad) {
-    const Unit& source = c.units[*unit.skip];
-    unpadded_ =
-        c.scratch(source.level, c.network.nodes[source.node].shape.count() * bytes_of(c.storage));
+  g_ = c.backward_buffer(map.bytes() * c.spec.batch, unit.level, g_until);
+  if (unit.pad) unpadded_ = c.scratch(c.units[*unit.skip].level, Shortcut(c, unit).wide_map());
+}
+
+void PointRunner::plan_places() {
+  std::map<std::size_t, std::size_t> most{{unit.level, c.most_lines(unit.level, map)}};
+  for (const std::size_t reader : unit.readers) {
+    std::size_t& lines = most[c.units[reader].level];
+    lines = std::max(lines, c.most_lines(c.units[reader].level, map, reader));
   }
+  for (const auto& [level, lines] : most)
+    places_[level] = c.fixed_scratch(level, lines * map.line_bytes);
 }
 
 void PointRunner::bind() { kept_ = c.kept[index]; }
@@ -81,38 +84,41 @@ ConvRunner* PointRunner::skip_conv() const {
 }
 
 void PointRunner::before_forward(std::size_t lane) {
-  const Range range = part(shape_.channels, lane);
+  const Range range = part(map.shape.channels, lane);
   main().norm.normalise(range.begin, range.end);
   if (ConvRunner* skip = skip_conv()) skip->norm.normalise(range.begin, range.end);
 }
 
-std::byte* PointRunner::output(const Chunk& chunk) const {
-  return kept_ ? c.at(z_) + chunk.before(image_bytes_)
+std::byte* PointRunner::output(const Chunk& chunk, const nn::LineRange& lines) const {
+  return kept_ ? c.at(z_) + lines.first * map.line_bytes
                : c.lane_at(chunk.lane, places_.at(chunk.region));
 }
 
-const std::byte* PointRunner::skip_value(const Chunk& chunk) {
+const std::byte* PointRunner::skip_value(const Chunk& chunk, const nn::LineRange& lines) {
   if (!unit.skip) return nullptr;
-  const std::byte* skip = c.runners[*unit.skip]->value(chunk);
-  if (!unit.pad) return skip;
+  Runner& skip = *c.runners[*unit.skip];
+  if (!unit.pad) return skip.value(chunk, lines);
+  const Shortcut shortcut(c, unit);
   std::byte* padded = c.lane_at(chunk.lane, padded_);
-  Shortcut(c, unit, chunk).pad(skip, padded);
+  shortcut.pad(lines, skip.value(chunk, shortcut.wide_lines(lines)), padded);
   return padded;
 }
 
-void PointRunner::forward(const Chunk& chunk) {
+void PointRunner::make(const Chunk& chunk, const nn::LineRange& lines) {
   const BatchNorm& norm = main().norm;
   const ConvRunner* skip = skip_conv();
-  c.kernels.point_forward(
-      {main().value(chunk), norm.scale(), norm.shift(), skip_value(chunk),
-       skip ? skip->norm.scale() : nullptr, skip ? skip->norm.shift() : nullptr, output(chunk)},
-      values_of(chunk), shape_.channels);
+  c.kernels.point_forward({main().value(chunk, lines), norm.scale(), norm.shift(),
+                           skip_value(chunk, lines), skip ? skip->norm.scale() : nullptr,
+                           skip ? skip->norm.shift() : nullptr, output(chunk, lines)},
+                          map.pixels(lines), map.shape.channels);
 }
 
-const std::byte* PointRunner::value(const Chunk& chunk) {
+void PointRunner::forward(const Chunk& chunk) { make(chunk, map.of(chunk)); }
+
+const std::byte* PointRunner::value(const Chunk& chunk, const nn::LineRange& lines) {
   const bool at_hand = kept_ || (unit.in_region && chunk.region == unit.level);
-  if (!at_hand) forward(chunk);
-  return output(chunk);
+  if (!at_hand) make(chunk, lines);
+  return output(chunk, lines);
 }
 
 void PointRunner::recompute(const Chunk& chunk) {
@@ -120,7 +126,8 @@ void PointRunner::recompute(const Chunk& chunk) {
 }
 
 void PointRunner::backward(const Chunk& chunk) {
-  const std::byte* contributions[2] = {gradient(chunk),
+  const nn::LineRange own = map.of(chunk);
+  const std::byte* contributions[2] = {gradient(own),
                                        nullptr};  // its only reader has written the gradient there
   if (unit.in_region) {
     check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
@@ -133,33 +140,34 @@ void PointRunner::backward(const Chunk& chunk) {
   ConvRunner* skip = skip_conv();
   double* sums = norm.gradient_sums(chunk.index);
   double* skip_sums = skip ? skip->norm.gradient_sums(chunk.index) : nullptr;
-  const std::size_t channels = shape_.channels;
+  const std::size_t channels = map.shape.channels;
   PointBackward a{};
   a.first = contributions[0];
   a.second = contributions[1];
-  a.z = unit.skip ? output(chunk) : nullptr;
-  a.x = main().value(chunk);
+  a.z = unit.skip ? output(chunk, own) : nullptr;
+  a.x = main().value(chunk, own);
   a.scale = norm.scale();
   a.shift = norm.shift();
   a.mean = norm.mean();
-  a.g = gradient(chunk);
+  a.g = gradient(own);
   a.sum_g = sums;
   a.sum_gx = sums + channels;
   if (skip) {
-    a.skip_x = skip->value(chunk);
+    a.skip_x = skip->value(chunk, own);
     a.skip_mean = skip->norm.mean();
     a.sum_gskip = skip_sums + channels;
   }
-  c.kernels.point_backward(a, values_of(chunk), channels);
+  c.kernels.point_backward(a, map.pixels(own), channels);
   if (skip) std::copy_n(sums, channels, skip_sums);
 }
 
 // The skip receives the sum's gradient unchanged; through option A, only the part that it
 // contributed.
 const std::byte* PointRunner::input_gradient(const Chunk& chunk) {
-  if (!unit.pad) return gradient(chunk);
+  if (!unit.pad) return gradient(map.of(chunk));
+  const Shortcut shortcut(c, unit);
   std::byte* unpadded = c.lane_at(chunk.lane, unpadded_);
-  Shortcut(c, unit, chunk).unpad(gradient(chunk), unpadded);
+  shortcut.unpad(shortcut.wide_map().of(chunk), c.at(g_), unpadded);
   return unpadded;
 }
 

@@ -8,27 +8,28 @@
 
 namespace lockstep::cpu {
 
-/// Copies images [rows, height, width, channels] between the two sides of an option-A shortcut:
+/// Copies lines of images [line, width, channels] between the two sides of an option-A shortcut:
 /// every stride-th pixel of the wide side to or from the middle channels of the deep side.
 /// Everything else becomes zero.
 class Shortcut {
  public:
-  /// That of `unit`, which has `pad`, for this chunk.
-  Shortcut(const Context& context, const Unit& unit, const Chunk& chunk);
-  void pad(const std::byte* wide, std::byte* deep) const;
-  /// Some lines of one image; both begin with the batch's first image.
-  void pad(const Band& band, const std::byte* wide, std::byte* deep) const;
-  void unpad(const std::byte* deep, std::byte* wide) const;
+  /// That of `unit`, which has `pad`.
+  Shortcut(const Context& context, const Unit& unit);
+  /// The wide lines that some deep lines read.
+  nn::LineRange wide_lines(const nn::LineRange& deep) const;
+  const Map& wide_map() const { return from_; }
+  /// Both sides begin with the first line that is read or written.
+  void pad(const nn::LineRange& lines, const std::byte* wide, std::byte* deep) const;
+  /// The deep side begins with the batch's first line.
+  void unpad(const nn::LineRange& lines, const std::byte* deep, std::byte* wide) const;
 
  private:
+  std::size_t wide_line(std::size_t deep) const;
   template <class Copy>
   void each_pixel(const Copy& copy) const;
-  template <class Copy>
-  void each_pixel_of_line(std::size_t image, std::size_t line, const Copy& copy) const;
-  std::size_t line_bytes() const { return to_.width * to_.channels * value_bytes_; }
 
-  nn::Shape from_, to_;
-  std::size_t rows_, stride_, value_bytes_;
+  Map from_, to_;
+  std::size_t stride_, value_bytes_;
 };
 
 /// Training's relu(bn(conv) [+ skip]). A point with a place in a region is run by the region, any
@@ -43,24 +44,24 @@ class PointRunner final : public Runner {
   void forward(const Chunk& chunk) override;
   void recompute(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
-  const std::byte* value(const Chunk& chunk) override;
+  using Runner::value;
+  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override;
   const std::byte* input_gradient(const Chunk& chunk) override;
 
   /// The gradient after the sum, already zero where the ReLU was: batch norm and skip receive it.
-  std::byte* gradient(const Chunk& chunk) const { return c.at(g_) + chunk.before(image_bytes_); }
-
- private:
-  std::byte* output(const Chunk& chunk) const;
-  const std::byte* skip_value(const Chunk& chunk);
-  ConvRunner& main() const { return static_cast<ConvRunner&>(*c.runners[*unit.input]); }
-  ConvRunner* skip_conv() const;
-  std::size_t values_of(const Chunk& chunk) const {
-    return chunk.share(shape_.height * shape_.width);
+  std::byte* gradient(const nn::LineRange& lines) const {
+    return c.at(g_) + lines.first * map.line_bytes;
   }
 
-  nn::Shape shape_;
+ private:
+  void plan_places();
+  void make(const Chunk& chunk, const nn::LineRange& lines);
+  std::byte* output(const Chunk& chunk, const nn::LineRange& lines) const;
+  const std::byte* skip_value(const Chunk& chunk, const nn::LineRange& lines);
+  ConvRunner& main() const { return static_cast<ConvRunner&>(*c.runners[*unit.input]); }
+  ConvRunner* skip_conv() const;
+
   bool kept_ = true;
-  std::size_t image_bytes_ = 0;
   std::size_t z_ = 0, g_ = 0;  // buffers
   /// For a value that is not kept: offsets in the scratch of each region that reads it.
   std::map<std::size_t, std::size_t> places_;

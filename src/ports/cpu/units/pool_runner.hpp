@@ -21,8 +21,9 @@ class PoolRunner final : public Runner {
   void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
-  const std::byte* value(const Chunk& chunk) override {
-    return c.value_at(index, chunk, out_bytes_);
+  using Runner::value;
+  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override {
+    return c.value_at(index, chunk.lane, map, lines);
   }
   const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
 
@@ -34,28 +35,31 @@ class PoolRunner final : public Runner {
         backward_arguments;  // by lane
   };
   Prepared prepare(std::size_t rows);
-  PointRunner* inline_input() const;
   std::byte* dinput_at(const Chunk& chunk) const;
   const std::byte* output_gradient(const Chunk& chunk);
 
-  std::size_t in_bytes_ = 0, out_bytes_ = 0;
+  Map from_;                         // of the input
   std::size_t workspace_bytes_ = 0;  // of one row: oneDNN's record of which input was the largest
+  PointRunner* inline_input_ = nullptr;
   std::size_t workspace_ = 0, dinput_ = 0, sum_ = 0;
   std::map<std::size_t, Prepared> prepared_;  // by rows
 };
 
-/// Evaluation's max pooling where lanes share the rows: each lane makes some lines. A chunk stands
-/// for its lane; it has all rows.
+/// Max pooling where lanes share the rows: each makes some lines. In evaluation a chunk stands for
+/// its lane, and has all rows; in training it is one band.
 class BandedPool final : public Runner {
  public:
   BandedPool(Context& context, std::size_t number) : Runner(context, number) {}
   void plan() override;
   void bind() override;
+  void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
-  const std::byte* value(const Chunk& chunk) override {
-    return c.value_at(index, chunk, to_.count() * bytes_of(c.storage));
+  void backward(const Chunk& chunk) override;
+  using Runner::value;
+  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override {
+    return c.value_at(index, chunk.lane, map, lines);
   }
-  const std::byte* input_gradient(const Chunk&) override { return nullptr; }
+  const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
 
  private:
   /// One call of a lane.
@@ -64,10 +68,17 @@ class BandedPool final : public Runner {
     dnnl::pooling_forward primitive;
     std::unordered_map<int, dnnl::memory> arguments;
   };
-  Job job(const Band& band);
+  void add_job(const Band& band);
+  Band band_of(const Chunk& chunk) const;
+  PoolBackward pass_of(const Chunk& chunk) const;
+  std::byte* dinput_at(const Chunk& chunk) const;
+  const std::byte* output_gradient(const Chunk& chunk, const nn::LineRange& lines);
 
-  nn::Shape from_, to_;
-  std::vector<std::vector<Job>> jobs_;  // by lane
+  nn::WindowLines window_{};
+  Map from_;  // of the input
+  PointRunner* inline_input_ = nullptr;
+  std::vector<std::vector<Job>> jobs_;  // by chunk
+  std::size_t dinput_ = 0, sum_ = 0;    // in the lane's scratch
 };
 
 }  // namespace lockstep::cpu

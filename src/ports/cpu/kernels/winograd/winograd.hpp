@@ -39,9 +39,11 @@ namespace lockstep::cpu {
 //
 //    U = G g G^T: of the 3 x 3 weights of each input and output, 36 numbers. y = A^T M A.
 
-/// The images of both sides of a convolution.
+/// The images of both sides of a convolution. They may be bands of lines: a pass then reads a line
+/// above its first and one below its last where its source has them.
 struct WinogradImages {
   std::size_t rows, height, width;
+  std::size_t above = 0, below = 0;  ///< lines of the source beyond the band; then rows is 1
   /// Tiles of `side` x `side` outputs.
   std::size_t tiles(std::size_t side) const {
     return rows * ((height + side - 1) / side) * ((width + side - 1) / side);

@@ -1,6 +1,7 @@
 #include "ports/cpu/units/conv/conv_runner.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "lockstep/base/error.hpp"
 #include "ports/cpu/units/point_runner.hpp"
@@ -10,37 +11,93 @@ namespace lockstep::cpu {
 ConvRunner::ConvRunner(Context& context, std::size_t number, Image& image)
     : Runner(context, number), image_(image) {}
 
+ConvCut ConvCut::of(const ConvGeometry& whole, const Chunk& chunk, bool band) {
+  const nn::LineRange out = chunk.of(whole.out_height), in = chunk.of(whole.height);
+  if (!band) {
+    const ConvGeometry stripe = whole.stripe(chunk.stripes);
+    return {out, in, in, out, 0, 0, chunk.count, stripe, stripe};
+  }
+  const std::size_t image = chunk.first / chunk.stripes;
+  const std::size_t out_before = image * whole.out_height, in_before = image * whole.height;
+  const nn::Reach read = nn::read_by(whole.lines(), {out.first - out_before, out.count});
+  const nn::ReaderLines readers = nn::readers_of(whole.lines(), {in.first - in_before, in.count});
+  const auto [lines, above, below] = static_cast<const nn::Reach&>(readers);
+  return {.out = out,
+          .in = {in_before + read.lines.first, read.lines.count},
+          .own_in = in,
+          .outs = {out_before + lines.first, lines.count},
+          .idle_above = readers.idle_above,
+          .idle_below = readers.idle_below,
+          .rows = 1,
+          .of_out = whole.on(read.lines.count, out.count, read.above, read.below),
+          .of_in = whole.on(in.count - readers.idle_above - readers.idle_below, lines.count, above,
+                            below)};
+}
+
+std::vector<std::size_t> ConvCut::sizes() const {
+  return {rows,         of_out.height,    of_out.out_height, of_out.above, of_out.below,
+          of_in.height, of_in.out_height, of_in.above,       of_in.below};
+}
+
+std::size_t WeightCopies::add(Context& c, const dnnl::memory::desc& from,
+                              const dnnl::memory::desc& to, const BufferRequest& request) {
+  const auto found = std::find_if(copies_.begin(), copies_.end(),
+                                  [&](const Copy& copy) { return copy.format == to; });
+  if (found != copies_.end()) return found->buffer;
+  copies_.push_back({to, c.buffer(request), WeightReorder(from, to, c.lanes)});
+  return copies_.back().buffer;
+}
+
+void WeightCopies::make(Context& c, float* weights, std::size_t lane) {
+  for (Copy& copy : copies_)
+    copy.reorder.run(weights, c.at<void>(copy.buffer), lane, c.lanes, c.streams[lane]);
+}
+
 void ConvRunner::plan() {
   geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);
-  stripe_ = geometry_.stripe(c.regions[unit.level].stripes);
-  formats_ = ConvFormats::choose(stripe_);  // a stripe may prefer other formats than a whole image
-  formats_.gradient = c.parameters.formats(unit.node).gradient;
-  if (WinogradConv::fits(stripe_, formats_)) {
-    winograd_ = WinogradConv(stripe_);
-    by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(stripe_));
-  }
-  if (!by_winograd_.weight_gradient) tap_gradient_ = tap_gradient_of(stripe_, formats_);
+  from_ = Map(c.network.nodes[c.network.nodes[unit.node].inputs[0]].shape, c.storage);
+  c.regions[unit.level].each_chunk([&](const Chunk& chunk) {
+    parts_.push_back({ConvCut::of(geometry_, chunk, c.has_bands), nullptr});
+  });
+  choose_algorithms();
   const std::string weight = geometry_.name + ".weight";
   weights_ = c.parameters.find(backend::Part::weights, weight);
   gradient_ = c.parameters.find(backend::Part::gradients, weight);
-  gradient_size_ = formats_.gradient.get_size() / sizeof(float);
+  gradient_size_ = gradient_format_.get_size() / sizeof(float);
   if (unit.input && !c.units[*unit.input].in_region)
     inline_input_ = static_cast<PointRunner*>(c.runners[*unit.input]);
 
   const std::size_t reader = c.units[unit.readers[0]].level;
   norm.plan(c, unit.bn, unit.level, reader);
-  x_ = c.value_buffer(geometry_.destination_bytes() * c.spec.batch, index);
-  copy_forward_ = !by_winograd_.forward && formats_.forward != formats_.gradient;
+  x_ = c.value_buffer(map.bytes() * c.spec.batch, index);
   if (by_winograd_.forward)
-    forward_weights_ = c.forward_buffer(winograd_.weight_bytes(), unit.level);
-  if (copy_forward_) {
-    forward_weights_ = c.forward_buffer(formats_.forward.get_size(), unit.level);
-    to_forward_ = WeightReorder(formats_.gradient, formats_.forward, c.lanes);
-  }
-  if (!unit.input) image_.plan(unit.level);
+    winograd_forward_ = c.forward_buffer(winograd_.weight_bytes(), unit.level);
+  if (!unit.input) image_.plan(unit.level, index);
   plan_backward();
-  for (const std::size_t count : chunk_sizes(c.regions[unit.level]))
-    prepared_.emplace(count, prepare(count));
+  for (Part& part : parts_) {
+    const auto [place, made] = prepared_.try_emplace(part.cut.sizes());
+    if (made) place->second = prepare(part.cut);
+    part.prepared = &place->second;
+  }
+}
+
+/// A stripe or a band may prefer other formats than a whole image, and bands of other sizes others.
+ConvFormats ConvRunner::formats_of(const ConvCut& cut) const {
+  ConvFormats formats = ConvFormats::choose(cut.of_out);
+  if (c.has_bands && cut.outs.count > 0)
+    formats.backward_data = ConvFormats::choose(cut.of_in).backward_data;
+  formats.gradient = c.parameters.formats(unit.node).gradient;
+  return formats;
+}
+
+void ConvRunner::choose_algorithms() {
+  const ConvFormats formats = formats_of(parts_.front().cut);
+  gradient_format_ = formats.gradient;
+  if (WinogradConv::fits(geometry_, formats)) {
+    winograd_ = WinogradConv(geometry_);
+    by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(geometry_));
+  }
+  if (!by_winograd_.weight_gradient) tap_gradient_ = tap_gradient_of(geometry_, formats);
 }
 
 void ConvRunner::plan_backward() {
@@ -49,28 +106,65 @@ void ConvRunner::plan_backward() {
     partials_.push_back(c.backward_buffer(gradient_size_ * sizeof(float), r, r));
   if (!by_winograd_.weight_gradient && !tap_gradient_)
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
-  dx_ = c.scratch(unit.level, geometry_.destination_bytes());
+  std::size_t most = 0;
+  for (const Part& part : parts_) most = std::max(most, part.cut.gradients().count);
+  dx_ = c.fixed_scratch(unit.level, most * map.line_bytes);
   if (!unit.differentiates) return;
-  if (by_winograd_.data_gradient) {
-    backward_weights_ = c.backward_buffer(winograd_.weight_bytes(), r, r);
-  } else {
-    backward_weights_ = c.backward_buffer(formats_.backward_data.get_size(), r, r);
-    to_backward_ = WeightReorder(formats_.gradient, formats_.backward_data, c.lanes);
-  }
-  if (!inline_input_) dinput_ = c.scratch(unit.level, geometry_.source_bytes());
+  if (by_winograd_.data_gradient)
+    winograd_backward_ = c.backward_buffer(winograd_.weight_bytes(), r, r);
+  if (inline_input_) return;
+  const std::size_t reads = c.units[*unit.input].level;
+  if (reads == unit.level)
+    dinput_ = c.scratch(unit.level, from_);
+  else
+    dinput_buffer_ = c.backward_buffer(from_.bytes() * c.spec.batch, unit.level, reads);
 }
 
-ConvRunner::Prepared ConvRunner::prepare(std::size_t count) {
+ConvRunner::Prepared ConvRunner::prepare(const ConvCut& cut) {
   Prepared result;
+  result.formats = formats_of(cut);
   backend::WinogradPasses without = by_winograd_;
   if (tap_gradient_) without.weight_gradient = true;
-  result.primitives = make_conv(stripe_, formats_, count, unit.differentiates, without);
-  c.library_scratch = std::max(c.library_scratch, result.primitives.scratch_bytes);
-  if (by_winograd_.any())
-    c.library_scratch = std::max(c.library_scratch, winograd_.scratch_bytes(count));
-  if (tap_gradient_)
-    c.library_scratch = std::max(c.library_scratch, tap_scratch_bytes(stripe_.taps()));
+  const bool needs_data_gradient = unit.differentiates && cut.outs.count > 0;
+  if (c.has_bands) {
+    result.primitives = make_conv(cut.of_out, result.formats, cut.rows, false, without);
+    if (needs_data_gradient && !without.data_gradient)
+      result.primitives.take_data_gradient(make_conv(cut.of_in, result.formats, cut.rows, true,
+                                                     {.forward = true, .weight_gradient = true}));
+  } else {
+    result.primitives =
+        make_conv(cut.of_out, result.formats, cut.rows, needs_data_gradient, without);
+  }
+  copy_weights(result);
+  std::size_t scratch = result.primitives.scratch_bytes;
+  if (by_winograd_.any()) {
+    result.winograd_of_out = result.winograd_of_in = winograd_;
+    if (c.has_bands) {
+      result.winograd_of_out =
+          winograd_.on(cut.out.count, cut.out.first - cut.in.first, cut.in.end() - cut.out.end());
+      result.winograd_of_in = winograd_.on(cut.own_in.count, cut.own_in.first - cut.outs.first,
+                                           cut.outs.end() - cut.own_in.end());
+    }
+    scratch = std::max({scratch, result.winograd_of_out.scratch_bytes(cut.rows),
+                        result.winograd_of_in.scratch_bytes(cut.rows)});
+  }
+  if (tap_gradient_) scratch = std::max(scratch, tap_scratch_bytes(geometry_.taps()));
+  c.library_scratch = std::max(c.library_scratch, scratch);
   return result;
+}
+
+void ConvRunner::copy_weights(Prepared& p) {
+  const auto request = [&](BufferRequest::Kind kind, const dnnl::memory::desc& format) {
+    return BufferRequest{kind, format.get_size(), 0, unit.level, unit.level};
+  };
+  const ConvFormats& formats = p.formats;
+  if (p.primitives.forward && formats.forward != formats.gradient)
+    p.forward_copy = forward_copies_.add(c, formats.gradient, formats.forward,
+                                         request(BufferRequest::Kind::forward, formats.forward));
+  if (p.primitives.backward_data)
+    p.backward_copy =
+        backward_copies_.add(c, formats.gradient, formats.backward_data,
+                             request(BufferRequest::Kind::backward, formats.backward_data));
 }
 
 dnnl::memory library_scratch(const Context& c, std::size_t lane) {
@@ -81,40 +175,40 @@ dnnl::memory library_scratch(const Context& c, std::size_t lane) {
 }
 
 void ConvRunner::bind() {
-  for (auto& [count, prepared] : prepared_) {
-    prepared.forward.resize(c.lanes);
-    prepared.backward_data.resize(c.lanes);
-    prepared.backward_weights.resize(c.lanes);
-    for (std::size_t lane = 0; lane < c.lanes; ++lane) bind_lane(prepared, lane, count);
+  for (const Part& part : parts_) {
+    if (!part.prepared->forward.empty()) continue;
+    for (std::size_t lane = 0; lane < c.lanes; ++lane) bind_lane(*part.prepared, part.cut, lane);
   }
 }
 
-void ConvRunner::bind_lane(Prepared& p, std::size_t lane, std::size_t count) {
+void ConvRunner::bind_lane(Prepared& p, const ConvCut& cut, std::size_t lane) {
   using dnnl::memory;
   const auto fixed = [](const memory::desc& desc, void* data) {
     return memory(desc, engine(), data);
   };
-  const memory source(stripe_.source(count), engine(), nullptr);
-  const memory destination(stripe_.destination(count), engine(), nullptr);
+  const memory source(cut.of_out.source(cut.rows), engine(), nullptr);
+  const memory destination(cut.of_out.destination(cut.rows), engine(), nullptr);
   const memory scratch = library_scratch(c, lane);
-  p.forward[lane] = {{DNNL_ARG_SRC, source},
-                     {DNNL_ARG_WEIGHTS, fixed(formats_.forward, weights_)},
-                     {DNNL_ARG_DST, destination},
-                     {DNNL_ARG_SCRATCHPAD, scratch}};
-  p.backward_weights[lane] = {{DNNL_ARG_SRC, source},
-                              {DNNL_ARG_DIFF_WEIGHTS, memory(formats_.gradient, engine(), nullptr)},
-                              {DNNL_ARG_DIFF_DST, destination},
-                              {DNNL_ARG_SCRATCHPAD, scratch}};
-  if (!unit.differentiates) return;
-  p.backward_data[lane] = {
-      {DNNL_ARG_DIFF_SRC, memory(stripe_.source(count), engine(), nullptr)},
-      {DNNL_ARG_WEIGHTS, fixed(formats_.backward_data, c.at<void>(backward_weights_))},
-      {DNNL_ARG_DIFF_DST, destination},
-      {DNNL_ARG_SCRATCHPAD, scratch}};
+  p.forward.push_back({{DNNL_ARG_SRC, source},
+                       {DNNL_ARG_WEIGHTS, fixed(p.formats.forward, weights_)},
+                       {DNNL_ARG_DST, destination},
+                       {DNNL_ARG_SCRATCHPAD, scratch}});
+  p.backward_weights.push_back(
+      {{DNNL_ARG_SRC, source},
+       {DNNL_ARG_DIFF_WEIGHTS, memory(gradient_format_, engine(), nullptr)},
+       {DNNL_ARG_DIFF_DST, destination},
+       {DNNL_ARG_SCRATCHPAD, scratch}});
+  if (!p.primitives.backward_data) return;
+  p.backward_data.push_back(
+      {{DNNL_ARG_DIFF_SRC, memory(cut.of_in.source(cut.rows), engine(), nullptr)},
+       {DNNL_ARG_WEIGHTS, fixed(p.formats.backward_data, c.at<void>(p.backward_copy))},
+       {DNNL_ARG_DIFF_DST, memory(cut.of_in.destination(cut.rows), engine(), nullptr)},
+       {DNNL_ARG_SCRATCHPAD, scratch}});
 }
 
 const std::byte* ConvRunner::input(const Chunk& chunk) {
-  return unit.input ? c.runners[*unit.input]->value(chunk) : image_.value(chunk);
+  const nn::LineRange& lines = part_of(chunk).cut.in;
+  return unit.input ? c.runners[*unit.input]->value(chunk, lines) : image_.value(chunk, lines);
 }
 
 void ConvRunner::before_forward(std::size_t lane) {
@@ -124,28 +218,29 @@ void ConvRunner::before_forward(std::size_t lane) {
 
 void ConvRunner::before_again(std::size_t lane) {
   if (by_winograd_.forward)
-    winograd_.transform_forward(weights_, lane, c.lanes, c.at<void>(forward_weights_));
-  if (copy_forward_)
-    to_forward_.run(weights_, c.at<void>(forward_weights_), lane, c.lanes, c.streams[lane]);
+    winograd_.transform_forward(weights_, lane, c.lanes, c.at<void>(winograd_forward_));
+  forward_copies_.make(c, weights_, lane);
 }
 
 void ConvRunner::forward_again(const Chunk& chunk) {
+  auto& [cut, p] = part_of(chunk);
   if (by_winograd_.forward)
-    return winograd_.forward(chunk.count, input(chunk), weights_, c.at<void>(forward_weights_),
-                             output(chunk), scratch(chunk));
-  Prepared& p = prepared(chunk);
-  auto& arguments = p.forward[chunk.lane];
+    return p->winograd_of_out.forward(cut.rows, input(chunk), weights_,
+                                      c.at<void>(winograd_forward_), output(cut.out),
+                                      scratch(chunk));
+  auto& arguments = p->forward[chunk.lane];
   arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
-  arguments.at(DNNL_ARG_DST).set_data_handle(output(chunk));
-  if (copy_forward_) arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(c.at<void>(forward_weights_));
-  p.primitives.forward.execute(c.streams[chunk.lane], arguments);
+  arguments.at(DNNL_ARG_DST).set_data_handle(output(cut.out));
+  if (p->forward_copy) arguments.at(DNNL_ARG_WEIGHTS).set_data_handle(c.at<void>(*p->forward_copy));
+  p->primitives.forward.execute(c.streams[chunk.lane], arguments);
 }
 
 void ConvRunner::forward(const Chunk& chunk) {
   forward_again(chunk);
+  const nn::LineRange own = map.of(chunk);
   double* sums = norm.sums(chunk.index);
-  c.kernels.statistics(output(chunk), chunk.share(geometry_.out_height * geometry_.out_width),
-                       geometry_.out_channels, norm.pivot(), sums, sums + geometry_.out_channels);
+  c.kernels.statistics(output(own), map.pixels(own), geometry_.out_channels, norm.pivot(), sums,
+                       sums + geometry_.out_channels);
 }
 
 void ConvRunner::before_backward(std::size_t lane, bool accumulate) {
@@ -153,11 +248,9 @@ void ConvRunner::before_backward(std::size_t lane, bool accumulate) {
   const Range range = part(geometry_.out_channels, lane);
   norm.differentiate(range.begin, range.end, accumulate);
   if (!unit.differentiates) return;
-  void* weights = c.at<void>(backward_weights_);
   if (by_winograd_.data_gradient)
-    winograd_.transform_backward(weights_, lane, c.lanes, weights);
-  else
-    to_backward_.run(weights_, weights, lane, c.lanes, c.streams[lane]);
+    winograd_.transform_backward(weights_, lane, c.lanes, c.at<void>(winograd_backward_));
+  backward_copies_.make(c, weights_, lane);
 }
 
 float* ConvRunner::partial(std::size_t lane) const {
@@ -165,47 +258,60 @@ float* ConvRunner::partial(std::size_t lane) const {
 }
 
 void ConvRunner::backward(const Chunk& chunk) {
-  const std::size_t values = chunk.share(geometry_.out_height * geometry_.out_width);
+  const ConvCut& cut = part_of(chunk).cut;
+  const nn::LineRange made = cut.gradients();
   std::byte* dx = c.lane_at(chunk.lane, dx_);
   const PointRunner& reader = static_cast<PointRunner&>(*c.runners[unit.readers[0]]);
   c.kernels.norm_backward(
-      {reader.gradient(chunk), output(chunk), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
-      values, geometry_.out_channels);
-  weight_gradient(chunk, dx);
+      {reader.gradient(made), output(made), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
+      map.pixels(made), geometry_.out_channels);
+  weight_gradient(chunk, dx + (cut.out.first - made.first) * map.line_bytes);
   if (!unit.differentiates) return;
-  if (by_winograd_.data_gradient) {
-    winograd_.data_gradient(chunk.count, dx, weights_, c.at<void>(backward_weights_),
-                            data_gradient(chunk), scratch(chunk));
-  } else {
-    Prepared& p = prepared(chunk);
-    auto& arguments = p.backward_data[chunk.lane];
-    arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
-    arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(data_gradient(chunk));
-    p.primitives.backward_data.execute(c.streams[chunk.lane], arguments);
-  }
+  make_data_gradient(chunk, dx + (cut.outs.first - made.first) * map.line_bytes);
   if (inline_input_) inline_input_->backward(chunk);
 }
 
 void ConvRunner::weight_gradient(const Chunk& chunk, std::byte* dx) {
+  auto& [cut, p] = part_of(chunk);
   float* sum = partial(chunk.lane);
   const bool replaces = chunk.first_of_lane && (chunk.lane > 0 || !accumulate_);
   if (by_winograd_.weight_gradient)
-    return winograd_.weight_gradient(chunk.count, input(chunk), dx, !replaces, sum, scratch(chunk));
+    return p->winograd_of_out.weight_gradient(cut.rows, input(chunk), dx, !replaces, sum,
+                                              scratch(chunk));
   if (tap_gradient_)
-    return tap_gradient_(stripe_.taps(), chunk.count, input(chunk), dx, !replaces, sum,
+    return tap_gradient_(cut.of_out.taps(), cut.rows, input(chunk), dx, !replaces, sum,
                          scratch(chunk));
-  Prepared& p = prepared(chunk);
-  auto& arguments = p.backward_weights[chunk.lane];
+  auto& arguments = p->backward_weights[chunk.lane];
   float* target = replaces ? sum : reinterpret_cast<float*>(c.lane_at(chunk.lane, chunk_gradient_));
   arguments.at(DNNL_ARG_SRC).set_data_handle(const_cast<std::byte*>(input(chunk)));
   arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
   arguments.at(DNNL_ARG_DIFF_WEIGHTS).set_data_handle(target);
-  p.primitives.backward_weights.execute(c.streams[chunk.lane], arguments);
+  p->primitives.backward_weights.execute(c.streams[chunk.lane], arguments);
   if (target != sum) float_kernels().add(target, gradient_size_, sum);
 }
 
+void ConvRunner::make_data_gradient(const Chunk& chunk, std::byte* dx) {
+  auto& [cut, p] = part_of(chunk);
+  std::byte* to = data_gradient(chunk);
+  if (by_winograd_.data_gradient)
+    return p->winograd_of_in.data_gradient(cut.rows, dx, weights_, c.at<void>(winograd_backward_),
+                                           to, scratch(chunk));
+  const std::size_t above = cut.idle_above * from_.line_bytes,
+                    below = cut.idle_below * from_.line_bytes;
+  std::memset(to, 0, above);
+  std::memset(to + cut.own_in.count * from_.line_bytes - below, 0, below);
+  if (!p->primitives.backward_data) return;
+  auto& arguments = p->backward_data[chunk.lane];
+  arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(dx);
+  arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(to + above);
+  p->primitives.backward_data.execute(c.streams[chunk.lane], arguments);
+}
+
 std::byte* ConvRunner::data_gradient(const Chunk& chunk) {
-  return inline_input_ ? inline_input_->gradient(chunk) : c.lane_at(chunk.lane, dinput_);
+  const nn::LineRange own = from_.of(chunk);
+  if (inline_input_) return inline_input_->gradient(own);
+  return dinput_buffer_ ? c.at(*dinput_buffer_) + own.first * from_.line_bytes
+                        : c.lane_at(chunk.lane, dinput_);
 }
 
 const std::byte* ConvRunner::input_gradient(const Chunk& chunk) { return data_gradient(chunk); }

@@ -28,8 +28,8 @@ memory::data_type type_of(Storage storage) {
 struct Window {
   explicit Window(const ConvGeometry& g)
       : stride{dim(g.stride), dim(g.stride)},
-        before{dim(g.padding - g.cut_above), dim(g.padding)},
-        after{dim(g.padding - g.cut_below), dim(g.padding)} {}
+        before{dim(g.above), dim(g.padding)},
+        after{dim(g.below), dim(g.padding)} {}
   memory::dims stride, before, after;
 };
 
@@ -72,9 +72,9 @@ dnnl::primitive_attr user_scratchpad() {
 ConvGeometry ConvGeometry::of(const nn::Network& network, std::size_t index, Storage storage) {
   const nn::Node& node = network.nodes[index];
   const nn::Shape& in = network.nodes[node.inputs[0]].shape;
-  return {node.name,           in.channels,       in.height,        in.width,
-          node.shape.channels, node.shape.height, node.shape.width, node.kernel,
-          node.stride,         node.padding,      storage};
+  return {node.name,         in.channels,      in.height,   in.width,    node.shape.channels,
+          node.shape.height, node.shape.width, node.kernel, node.stride, node.padding,
+          storage,           node.padding,     node.padding};
 }
 
 ConvGeometry ConvGeometry::stripe(std::size_t stripes) const {
@@ -84,16 +84,19 @@ ConvGeometry ConvGeometry::stripe(std::size_t stripes) const {
   return part;
 }
 
-ConvGeometry ConvGeometry::on(const Band& band) const {
+ConvGeometry ConvGeometry::on(std::size_t in_lines, std::size_t out_lines, std::size_t above_,
+                              std::size_t below_) const {
   ConvGeometry part = *this;
-  part.height = band.in_count;
-  part.out_height = band.count;
-  part.cut_above = padding - band.above;
-  part.cut_below = padding - band.below;
+  part.height = in_lines;
+  part.out_height = out_lines;
+  part.above = above_;
+  part.below = below_;
   return part;
 }
 
-WindowLines ConvGeometry::lines() const { return {height, out_height, kernel, stride, padding}; }
+nn::WindowLines ConvGeometry::lines() const {
+  return {height, out_height, kernel, stride, padding};
+}
 
 Desc ConvGeometry::source(std::size_t rows) const {
   return {{dim(rows), dim(in_channels), dim(height), dim(width)},
@@ -126,7 +129,8 @@ std::size_t ConvGeometry::weight_count() const {
 }
 
 TapShape ConvGeometry::taps() const {
-  return {in_channels, out_channels, height, width, out_height, out_width, kernel, stride, padding};
+  return {in_channels, out_channels, height, width, out_height,
+          out_width,   kernel,       stride, above, padding};
 }
 
 nn::MatrixForm matrix_form(const Desc& gradient) {
@@ -210,6 +214,12 @@ ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std:
         fmt::format("oneDNN has no implementation of {} for {} rows: {}", g.name, rows, e.what()));
   }
   return result;
+}
+
+void ConvPrimitives::take_data_gradient(const ConvPrimitives& other) {
+  backward_data = other.backward_data;
+  scratch_bytes = std::max(scratch_bytes, other.scratch_bytes);
+  implementations += " | " + other.implementations;
 }
 
 // oneDNN's plain ReLU makes 0 of a NaN, which would hide a network that has diverged. Its leaky one

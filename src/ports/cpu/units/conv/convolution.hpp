@@ -30,16 +30,16 @@ struct ConvGeometry {
   std::size_t in_channels, height, width, out_channels, out_height, out_width, kernel, stride,
       padding;
   Storage storage;
-  /// Lines of padding that a band does not have, above and below it.
-  std::size_t cut_above = 0, cut_below = 0;
+  std::size_t above, below;  ///< lines of padding: others than at the sides for a band
 
   static ConvGeometry of(const nn::Network& network, std::size_t node, Storage storage);
   /// The same convolution on 1/stripes of each image. Correct only where no line needs its
   /// neighbours.
   ConvGeometry stripe(std::size_t stripes) const;
   /// The same convolution on some lines of an image.
-  ConvGeometry on(const Band& band) const;
-  WindowLines lines() const;
+  ConvGeometry on(std::size_t in_lines, std::size_t out_lines, std::size_t above_,
+                  std::size_t below_) const;
+  nn::WindowLines lines() const;
   dnnl::memory::desc source(std::size_t rows) const;       ///< nhwc, as all activations are
   dnnl::memory::desc destination(std::size_t rows) const;  ///< nhwc
   dnnl::memory::dims weight_dims() const;
@@ -76,6 +76,8 @@ struct ConvPrimitives {
   dnnl::convolution_backward_weights backward_weights;
   std::size_t scratch_bytes = 0;
   std::string implementations;  ///< oneDNN's names, for reports
+  /// The data gradient of `other`.
+  void take_data_gradient(const ConvPrimitives& other);
 };
 /// `without`: passes that need no primitive, because they use Winograd's algorithm.
 ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,

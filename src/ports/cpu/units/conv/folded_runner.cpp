@@ -123,7 +123,8 @@ void FoldedRunner::fold_weights() {
 }
 
 const std::byte* FoldedRunner::input(const Chunk& chunk) {
-  return unit.input ? c.runners[*unit.input]->value(chunk) : image_.value(chunk);
+  return unit.input ? c.runners[*unit.input]->value(chunk)
+                    : image_.value(chunk, chunk.of(geometry_.height));
 }
 
 void FoldedRunner::forward(const Chunk& chunk) {
@@ -141,9 +142,9 @@ void FoldedRunner::bring_skip(const Chunk& chunk) {
   if (!unit.skip || unit.in_place) return;
   const std::byte* skip = c.runners[*unit.skip]->value(chunk);
   if (unit.pad)
-    Shortcut(c, unit, chunk).pad(skip, output(chunk));
+    Shortcut(c, unit).pad(map.of(chunk), skip, output(chunk));
   else
-    std::memcpy(output(chunk), skip, chunk.share(geometry_.destination_bytes()));
+    std::memcpy(output(chunk), skip, map.of(chunk).count * map.line_bytes);
 }
 
 void FoldedRunner::execute(const dnnl::convolution_forward& primitive, std::size_t lane,
@@ -180,7 +181,7 @@ void BandedRunner::plan_direct() {
 }
 
 void BandedRunner::add_job(const Band& band) {
-  const ConvGeometry geometry = lines_.on(band);
+  const ConvGeometry geometry = lines_.on(band.in_count, band.count, band.above, band.below);
   if (format_.is_zero()) format_ = direct_desc(geometry, geometry.any_weights(), 1).weights_desc();
   const auto desc = direct_desc(geometry, format_, 1);
   c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
@@ -227,7 +228,12 @@ void BandedRunner::pad_by_winograd(const Chunk& chunk) {
 void BandedRunner::bring_skip(const Chunk& chunk, const Band& band) {
   if (!unit.skip || unit.in_place) return;
   const std::byte* skip = c.runners[*unit.skip]->value(chunk);
-  if (unit.pad) return Shortcut(c, unit, chunk).pad(band, skip, output(chunk));
+  if (unit.pad) {
+    const Shortcut shortcut(c, unit);
+    const nn::LineRange lines{band.image * map.shape.height + band.first, band.count};
+    const std::size_t from = shortcut.wide_lines(lines).first * shortcut.wide_map().line_bytes;
+    return shortcut.pad(lines, skip + from, output(chunk) + lines.first * map.line_bytes);
+  }
   const std::size_t begin = line_out(band) * line_bytes_out();
   std::memcpy(output(chunk) + begin, skip + begin, band.count * line_bytes_out());
 }

@@ -19,7 +19,10 @@ class FoldedRunner : public Runner {
   void bind() override;
   void fold() override;
   void forward(const Chunk& chunk) override;
-  const std::byte* value(const Chunk& chunk) override { return output(chunk); }
+  using Runner::value;
+  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override {
+    return c.value_at(index, chunk.lane, map, lines);
+  }
   const std::byte* input_gradient(const Chunk&) override { return nullptr; }
 
  protected:
@@ -28,7 +31,7 @@ class FoldedRunner : public Runner {
     dnnl::convolution_forward primitive;
     std::vector<std::unordered_map<int, dnnl::memory>> arguments;
   };
-  virtual void plan_image() { image_.plan(unit.level); }
+  virtual void plan_image() { image_.plan(unit.level, index); }
   virtual void plan_direct();
   void forward_by_winograd(const Chunk& chunk, const WinogradPart& part);
   /// What oneDNN gets; the handles are set before each call.
@@ -44,7 +47,7 @@ class FoldedRunner : public Runner {
   void place_folded(std::size_t bytes);
   void* folded() const { return shared_ ? shared_->memory.data() : c.at<void>(folded_); }
   std::byte* output(const Chunk& chunk) const {
-    return c.value_at(index, chunk, geometry_.destination_bytes());
+    return c.value_at(index, chunk.lane, map, map.of(chunk));
   }
 
   Image& image_;

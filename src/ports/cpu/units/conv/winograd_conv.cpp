@@ -50,6 +50,14 @@ WinogradConv::WinogradConv(const ConvGeometry& g)
       channels_{g.in_channels, g.out_channels, false},
       rotated_{g.out_channels, g.in_channels, true} {}
 
+WinogradConv WinogradConv::on(std::size_t lines, std::size_t above, std::size_t below) const {
+  WinogradConv band = *this;
+  band.height_ = lines;
+  band.above_ = above;
+  band.below_ = below;
+  return band;
+}
+
 std::size_t WinogradConv::weight_bytes() const {
   const WinogradForm& form = kernels_->form;
   const std::size_t bytes =

@@ -17,6 +17,9 @@ class WinogradConv {
 
   WinogradConv() = default;
   explicit WinogradConv(const ConvGeometry& geometry);  ///< REQUIRES: fits()
+  /// The same on a band of lines, whose source begins with `above` lines and ends with `below`
+  /// lines of other bands.
+  WinogradConv on(std::size_t lines, std::size_t above, std::size_t below) const;
 
   /// Of the transformed weights, of either direction; 0 where they would take too much memory, and
   /// each call transforms them itself.
@@ -50,7 +53,7 @@ class WinogradConv {
                        float* gradient, std::byte* scratch) const;
 
  private:
-  WinogradImages images(std::size_t rows) const { return {rows, height_, width_}; }
+  WinogradImages images(std::size_t rows) const { return {rows, height_, width_, above_, below_}; }
   WinogradPart part_of_all(std::size_t rows, const WinogradChannels& channels) const;
   void convolve(const WinogradChannels& channels, std::size_t rows, const std::byte* from,
                 const WinogradWeights& weights, std::byte* to, std::byte* scratch) const;
@@ -59,7 +62,7 @@ class WinogradConv {
   std::size_t panel_floats() const;
 
   const WinogradKernels* kernels_ = nullptr;
-  std::size_t height_ = 0, width_ = 0;
+  std::size_t height_ = 0, width_ = 0, above_ = 0, below_ = 0;
   WinogradChannels channels_{}, rotated_{};
 };
 
