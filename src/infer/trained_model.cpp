@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
 #include "lockstep/data/data_set_info.hpp"
@@ -50,10 +51,23 @@ std::string shape_text(const data::DataSetInfo& info) {
                      element, task, no_data);
 }
 
+nn::Design design_of(const config::Config& config) {
+  const config::Config::Model& options = config.model_options;
+  nn::Design design{.stem = options.stem,
+                    .block = options.block,
+                    .blocks = {},
+                    .width = options.width,
+                    .inner = options.bottleneck_width};
+  for (const std::string& entry : listed(options.blocks))
+    design.blocks.push_back(parse_count(entry, "model-options.blocks", 1));
+  return design;
+}
+
 }  // namespace
 
 nn::Network make_network(const config::Config& config, const data::DataSetInfo& data) {
   nn::ResNetSpec spec;
+  spec.design = design_of(config);
   spec.model = config.model;
   spec.classes = data.classes.size();
   spec.classifies = data.task == data::Task::classes;

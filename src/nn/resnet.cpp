@@ -11,29 +11,77 @@ namespace lockstep::nn {
 
 namespace {
 
-struct Family {
+struct Known {
   const char* name;
   bool cifar;
-  bool bottleneck;
-  std::vector<std::size_t> blocks;  // per stage
+  Design design;
 };
 
 // He et al., "Deep residual learning for image recognition", CVPR 2016: table 1 and section 4.2 (6n
-// + 2 layers).
-const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
-      {"resnet20", true, false, {3, 3, 3}},      {"resnet32", true, false, {5, 5, 5}},
-      {"resnet44", true, false, {7, 7, 7}},      {"resnet56", true, false, {9, 9, 9}},
-      {"resnet110", true, false, {18, 18, 18}},  {"resnet18", false, false, {2, 2, 2, 2}},
-      {"resnet34", false, false, {3, 4, 6, 3}},  {"resnet50", false, true, {3, 4, 6, 3}},
-      {"resnet101", false, true, {3, 4, 23, 3}}, {"resnet152", false, true, {3, 8, 36, 3}},
+// + 2 layers). Zagoruyko and Komodakis, "Wide residual networks", 2016: the wide ones are
+// torchvision's, with twice the channels inside the bottlenecks.
+const std::vector<Known>& known_models() {
+  const auto cifar = [](const char* name, std::size_t n) {
+    return Known{name, true, {Stem::small, BlockKind::basic, {n, n, n}, 16, 0}};
+  };
+  const auto basic = [](const char* name, const std::vector<std::size_t>& blocks) {
+    return Known{name, false, {Stem::large, BlockKind::basic, blocks, 64, 0}};
+  };
+  const auto deep = [](const char* name, const std::vector<std::size_t>& blocks,
+                       std::size_t inner = 64) {
+    return Known{name, false, {Stem::large, BlockKind::bottleneck, blocks, 64, inner}};
+  };
+  static const std::vector<Known> all = {
+      cifar("resnet20", 3),
+      cifar("resnet32", 5),
+      cifar("resnet44", 7),
+      cifar("resnet56", 9),
+      cifar("resnet110", 18),
+      basic("resnet18", {2, 2, 2, 2}),
+      basic("resnet34", {3, 4, 6, 3}),
+      deep("resnet50", {3, 4, 6, 3}),
+      deep("resnet101", {3, 4, 23, 3}),
+      deep("resnet152", {3, 8, 36, 3}),
+      deep("wide_resnet50_2", {3, 4, 6, 3}, 128),
+      deep("wide_resnet101_2", {3, 4, 23, 3}, 128),
   };
   return all;
 }
 
+/// The model's design with what differs from it.
+Design complete(const Known& known, const Design& given) {
+  Design design = known.design;
+  if (given.stem != Stem::of_model) design.stem = given.stem;
+  if (given.block != BlockKind::of_model) design.block = given.block;
+  if (!given.blocks.empty()) design.blocks = given.blocks;
+  // Bottlenecks follow the width, unless they are given, too.
+  if (given.width > 0 && design.inner > 0) design.inner = design.inner * given.width / design.width;
+  if (given.width > 0) design.width = given.width;
+  if (design.inner == 0) design.inner = design.width;
+  if (given.inner > 0) design.inner = given.inner;
+  return design;
+}
+
+void require_possible(const std::string& model, const Design& design, const Design& given) {
+  constexpr std::size_t most_stages = 6, most_blocks = 200, most_width = 4096;
+  require(design.blocks.size() <= most_stages,
+          fmt::format("{}: at most {} stages, not {}", model, most_stages, design.blocks.size()));
+  for (const std::size_t blocks : design.blocks)
+    require(blocks >= 1 && blocks <= most_blocks,
+            fmt::format("{}: a stage has 1 to {} blocks, not {}", model, most_blocks, blocks));
+  for (const std::size_t channels : {design.width, design.inner})
+    require(channels % 16 == 0 && channels >= 16 && channels <= most_width,
+            fmt::format("{}: a width is a multiple of 16 channels up to {}, not {}", model,
+                        most_width, channels));
+  require(design.block == BlockKind::bottleneck || given.inner == 0,
+          model + ": only bottlenecks have a width inside");
+}
+
 class Builder {
  public:
-  explicit Builder(const ResNetSpec& spec, const Family& family) : spec_(spec), family_(family) {
+  Builder(const ResNetSpec& spec, const Known& known)
+      : spec_(spec), cifar_(known.cifar), design_(complete(known, spec.design)) {
+    require_possible(spec.model, design_, spec.design);
     network_.name = spec.model;
     network_.input = {spec.channels, spec.height, spec.width};
     network_.classes = spec.classes;
@@ -45,12 +93,10 @@ class Builder {
 
   Network build() {
     std::size_t x = stem();
-    const std::size_t expansion = family_.bottleneck ? 4 : 1;
-    std::size_t width = family_.cifar ? 16 : 64;
-    for (std::size_t stage = 0; stage < family_.blocks.size(); ++stage, width *= 2) {
-      for (std::size_t i = 0; i < family_.blocks[stage]; ++i) {
+    for (std::size_t stage = 0; stage < design_.blocks.size(); ++stage) {
+      for (std::size_t i = 0; i < design_.blocks[stage]; ++i) {
         const std::size_t stride = stage > 0 && i == 0 ? 2 : 1;
-        x = block(fmt::format("layer{}.{}", stage + 1, i), x, width, width * expansion, stride);
+        x = block(fmt::format("layer{}.{}", stage + 1, i), x, stage, stride);
       }
     }
     Node pool = after(x, "avgpool", Op::global_avg_pool);
@@ -113,25 +159,28 @@ class Builder {
   }
 
   std::size_t stem() {
-    std::size_t x =
-        conv(0, "conv1", family_.cifar ? 16 : 64, family_.cifar ? 3 : 7, family_.cifar ? 1 : 2);
+    const bool small = design_.stem == Stem::small;
+    std::size_t x = conv(0, "conv1", design_.width, small ? 3 : 7, small ? 1 : 2);
     x = relu(batch_norm(x, "bn1"), "relu");
-    if (family_.cifar) return x;
+    if (small) return x;
     return window(x, "maxpool", Op::max_pool, shape(x).channels, 3, 2, 1);
   }
 
-  std::size_t block(const std::string& name, std::size_t input, std::size_t width,
-                    std::size_t channels, std::size_t stride) {
+  std::size_t block(const std::string& name, std::size_t input, std::size_t stage,
+                    std::size_t stride) {
+    const bool bottleneck = design_.block == BlockKind::bottleneck;
+    const std::size_t channels = (design_.width << stage) * (bottleneck ? 4 : 1),
+                      inner = design_.inner << stage;
     std::size_t x = input;
-    if (family_.bottleneck) {
+    if (bottleneck) {
       // v1.5: the 3x3 convolution has the stride, as in torchvision.
-      x = relu(batch_norm(conv(x, name + ".conv1", width, 1, 1), name + ".bn1"), name + ".relu1");
-      x = relu(batch_norm(conv(x, name + ".conv2", width, 3, stride), name + ".bn2"),
+      x = relu(batch_norm(conv(x, name + ".conv1", inner, 1, 1), name + ".bn1"), name + ".relu1");
+      x = relu(batch_norm(conv(x, name + ".conv2", inner, 3, stride), name + ".bn2"),
                name + ".relu2");
       x = batch_norm(conv(x, name + ".conv3", channels, 1, 1), name + ".bn3",
                      spec_.zero_init_residual);
     } else {
-      x = relu(batch_norm(conv(x, name + ".conv1", width, 3, stride), name + ".bn1"),
+      x = relu(batch_norm(conv(x, name + ".conv1", channels, 3, stride), name + ".bn1"),
                name + ".relu1");
       x = batch_norm(conv(x, name + ".conv2", channels, 3, 1), name + ".bn2",
                      spec_.zero_init_residual);
@@ -145,12 +194,13 @@ class Builder {
   std::size_t shortcut(const std::string& name, std::size_t input, std::size_t channels,
                        std::size_t stride) {
     if (stride == 1 && channels == shape(input).channels) return input;
-    const bool pad = spec_.shortcut == Shortcut::pad ||
-                     (spec_.shortcut == Shortcut::family_default && family_.cifar);
+    const bool pad =
+        spec_.shortcut == Shortcut::pad ||
+        (spec_.shortcut == Shortcut::family_default && cifar_ && design_.block == BlockKind::basic);
     if (!pad)
       return batch_norm(conv(input, name + ".downsample.0", channels, 1, stride),
                         name + ".downsample.1");
-    require(!family_.bottleneck,
+    require(design_.block == BlockKind::basic,
             spec_.model + ": option A shortcuts exist only without bottlenecks");
     Node node = after(input, name + ".shortcut", Op::subsample_pad);
     node.stride = stride;
@@ -160,26 +210,27 @@ class Builder {
   }
 
   const ResNetSpec& spec_;
-  const Family& family_;
+  const bool cifar_;
+  const Design design_;
   Network network_;
 };
 
-auto find_family(const std::string& model) {
-  return std::find_if(families().begin(), families().end(),
-                      [&](const Family& family) { return model == family.name; });
+auto find_model(const std::string& model) {
+  return std::find_if(known_models().begin(), known_models().end(),
+                      [&](const Known& known) { return model == known.name; });
 }
 
 }  // namespace
 
 std::vector<std::string> resnet_models() {
   std::vector<std::string> names;
-  for (const Family& family : families()) names.push_back(family.name);
+  for (const Known& known : known_models()) names.push_back(known.name);
   return names;
 }
 
 ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes) {
-  const auto found = find_family(model);
-  const bool cifar = found != families().end() && found->cifar;
+  const auto found = find_model(model);
+  const bool cifar = found != known_models().end() && found->cifar;
   ResNetSpec spec;
   spec.model = model;
   spec.height = spec.width = image ? image : cifar ? 32 : 224;
@@ -188,8 +239,8 @@ ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t
 }
 
 Network resnet(const ResNetSpec& spec) {
-  const auto found = find_family(spec.model);
-  require(found != families().end(),
+  const auto found = find_model(spec.model);
+  require(found != known_models().end(),
           fmt::format("model \"{}\" is not known{} (the models are {})", spec.model,
                       did_you_mean(spec.model, resnet_models()), join(resnet_models(), ", ")));
   require(

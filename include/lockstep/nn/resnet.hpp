@@ -13,9 +13,29 @@ namespace lockstep::nn {
 /// torchvision's "downsample").
 enum class Shortcut { family_default, pad, conv };
 
+/// The layers before the first block. small: a convolution of 3 x 3 pixels with stride 1, for
+/// images of some 32 to 64 pixels; large: one of 7 x 7 with stride 2, and max pooling with
+/// stride 2.
+enum class Stem { of_model, small, large };
+
+/// basic: two convolutions of 3 x 3; bottleneck: one between two of 1 x 1, the last of which makes
+/// 4 times the stage's width (v1.5: the middle one has the stride).
+enum class BlockKind { of_model, basic, bottleneck };
+
+/// A network of ResNet's kind. What is 0, empty or of_model is as in the model of that name.
+struct Design {
+  Stem stem = Stem::of_model;
+  BlockKind block = BlockKind::of_model;
+  std::vector<std::size_t> blocks = {};  ///< of each stage, the width of which doubles
+  std::size_t width = 0;                 ///< of the first stage, in channels
+  std::size_t inner = 0;  ///< channels between a bottleneck's 1 x 1, in the first stage
+  bool operator==(const Design&) const = default;
+};
+
 struct ResNetSpec {
   std::string model = "resnet20";  ///< resnet20/32/44/56/110 (CIFAR family), resnet18/34/50/101/152
-                                   ///< (ImageNet, v1.5)
+                                   ///< and wide_resnet50_2/101_2 (ImageNet, v1.5)
+  Design design = {};              ///< what differs from that model
   std::size_t classes = 10;        ///< or other outputs
   bool classifies = true;          ///< else one output is enough
   std::size_t channels = 3, height = 32, width = 32;  ///< of the input image
@@ -32,7 +52,8 @@ std::vector<std::string> resnet_models();
 ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes);
 
 /// Builds the network. Throws InputError for an unknown model (listing the known ones), an image
-/// too small for the model's strides, or option A in the ImageNet family's bottlenecks.
+/// too small for the model's strides, a width that is no multiple of 16, or option A in
+/// bottlenecks.
 Network resnet(const ResNetSpec& spec);
 
 }  // namespace lockstep::nn
@@ -42,4 +63,18 @@ struct lockstep::Choices<lockstep::nn::Shortcut> {
   using enum nn::Shortcut;
   static constexpr Choice<nn::Shortcut> all[] = {
       {family_default, "default"}, {pad, "pad"}, {conv, "conv"}};
+};
+
+template <>
+struct lockstep::Choices<lockstep::nn::Stem> {
+  using enum nn::Stem;
+  static constexpr Choice<nn::Stem> all[] = {
+      {of_model, "default"}, {small, "small"}, {large, "large"}};
+};
+
+template <>
+struct lockstep::Choices<lockstep::nn::BlockKind> {
+  using enum nn::BlockKind;
+  static constexpr Choice<nn::BlockKind> all[] = {
+      {of_model, "default"}, {basic, "basic"}, {bottleneck, "bottleneck"}};
 };

@@ -28,7 +28,7 @@ std::vector<ConfigKey> run_keys() {
   return {
       key("model", &C::model,
           "the network; of 20, 32, 44, 56 and 110 layers for small images (CIFAR), the others for "
-          "large ones (ImageNet)")
+          "large ones (ImageNet); --help model-options has what may differ from it")
           .one_of(nn::resnet_models())
           .usual(),
       key("epochs", &C::epochs, "epochs to train").within(1, 1 << 24).usual(),
@@ -322,6 +322,23 @@ bool trains_norms(const C& c) { return c.freeze != nn::Freeze::backbone; }
 std::vector<ConfigKey> model_keys() {
   using Section = C::Model;
   return {
+      key("model-options.stem", &C::model_options, &Section::stem,
+          "the layers before the first block; small: a convolution of 3 x 3 with stride 1, for "
+          "images of 32 to 64 pixels; large: one of 7 x 7 with stride 2, and max pooling"),
+      key("model-options.block", &C::model_options, &Section::block,
+          "what a block's branch has: two convolutions of 3 x 3, or one between two of 1 x 1"),
+      key("model-options.blocks", &C::model_options, &Section::blocks,
+          "how many blocks each stage has, such as 3,4,6,3: 1 to 6 stages; each doubles the width")
+          .if_empty("as in the model"),
+      key("model-options.width", &C::model_options, &Section::width,
+          "channels of the first stage, a multiple of 16; auto: as in the model")
+          .within(0, 4096)
+          .or_auto(),
+      key("model-options.bottleneck-width", &C::model_options, &Section::bottleneck_width,
+          "channels between the 1 x 1 of the first stage's bottlenecks, a multiple of 16; auto: as "
+          "in the model, in proportion to the width")
+          .within(0, 4096)
+          .or_auto(),
       key("model-options.shortcut", &C::model_options, &Section::shortcut,
           "how a block's input is added to its output when the shape changes"),
       key("model-options.zero-init-residual", &C::model_options, &Section::zero_init_residual,

@@ -69,6 +69,28 @@ std::string unknown_prefix(const ByName& tensors) {
   return "";
 }
 
+/// The design that the tensors' names and shapes tell.
+nn::Design design_of(const ByName& tensors) {
+  constexpr std::size_t most_stages = 6, most_blocks = 200;
+  nn::Design design{
+      .stem = extent_of(tensors, "conv1.weight", 2, 0) == 3 ? nn::Stem::small : nn::Stem::large,
+      .block = tensors.contains("layer1.0.conv3.weight") ? nn::BlockKind::bottleneck
+                                                         : nn::BlockKind::basic,
+      .blocks = {},
+      .width = extent_of(tensors, "conv1.weight", 0, 0)};
+  if (design.block == nn::BlockKind::bottleneck)
+    design.inner = extent_of(tensors, "layer1.0.conv1.weight", 0, 0);
+  for (std::size_t stage = 1; stage <= most_stages; ++stage) {
+    std::size_t blocks = 0;
+    while (blocks < most_blocks &&
+           tensors.contains(fmt::format("layer{}.{}.conv1.weight", stage, blocks)))
+      ++blocks;
+    if (blocks == 0) break;
+    design.blocks.push_back(blocks);
+  }
+  return design;
+}
+
 /// A network of this name, unless it has none of the kind.
 std::optional<nn::Network> try_network(const nn::ResNetSpec& spec) {
   try {
@@ -115,9 +137,10 @@ nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head) {
       !may_lack_head || tensors.contains("fc.weight") || tensors.contains("fc.bias");
   std::optional<nn::ResNetSpec> best;
   Difference least;
-  for (const std::string& model : nn::resnet_models())
+  const auto compare_with = [&](const std::string& model, const nn::Design& design) {
     for (const nn::Shortcut shortcut : {nn::Shortcut::pad, nn::Shortcut::conv}) {
       nn::ResNetSpec spec = nn::usual_resnet(model, 0, classes);
+      spec.design = design;
       spec.channels = channels;
       spec.shortcut = shortcut;
       spec.classifies = classes > 1;  // one output is enough for other tasks
@@ -128,6 +151,10 @@ nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head) {
       best = spec;
       least = difference;
     }
+  };
+  for (const std::string& model : nn::resnet_models()) compare_with(model, {});
+  if (const nn::Design design = design_of(tensors); least.count > 0 && !design.blocks.empty())
+    compare_with(best->model, design);
   require(least.count == 0,
           fmt::format("its tensors are not those of a ResNet that lockstep knows: compared with "
                       "{}, {}{}",

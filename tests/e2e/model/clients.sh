@@ -11,7 +11,7 @@ client() { run "$python" "$root/tests/support/clients/model_clients.py" "$@"; }
 has() { client has "$@" && ((status == 0)); }
 clients_or_skip 'PyTorch and torchvision read and write models' torch torchvision
 models='resnet18 resnet50'
-nightly && models+=' resnet34 resnet101 resnet152'
+nightly && models+=' resnet34 resnet101 resnet152 wide_resnet50_2'
 "$LOCKSTEP" pack --from shapes --out data --train-rows 60 --val-rows 53 --resize 32 \
   >pack.log 2>&1 || cat pack.log
 kinds='pth npz'

@@ -45,6 +45,8 @@ TEST_CASE("each model has as many parameters as published", "[nn]") {
   CHECK(learned_count(build("resnet50", 224, 1000)) == 25557032);
   CHECK(learned_count(build("resnet101", 224, 1000)) == 44549160);
   CHECK(learned_count(build("resnet152", 224, 1000)) == 60192808);
+  CHECK(learned_count(build("wide_resnet50_2", 224, 1000)) == 68883240);
+  CHECK(learned_count(build("wide_resnet101_2", 224, 1000)) == 126886696);
 }
 
 TEST_CASE("one image of ResNet-50 takes 8.2 GFLOP forward", "[nn]") {
@@ -120,4 +122,31 @@ TEST_CASE("zero-initialised residuals start the last scale of each branch at 0",
     initialise(network, tensor, {1}, values);
     CHECK(values[0] == (tensor.name.ends_with("bn3.weight") ? 0.f : 1.f));
   }
+}
+
+TEST_CASE("a design changes one thing of a model, and the rest follows", "[nn]") {
+  const auto built = [](const std::string& model, const Design& design) {
+    ResNetSpec spec = usual_resnet(model, 64, 10);
+    spec.design = design;
+    return resnet(spec);
+  };
+  const auto shape_of = [](const Network& network, const std::string& name) {
+    for (const Node& node : network.nodes)
+      if (node.name == name) return node.shape;
+    throw Error("no node " + name);
+  };
+  const Network small = built("resnet18", {.stem = Stem::small});
+  CHECK(shape_of(small, "conv1") == Shape{64, 64, 64});
+  CHECK(shape_of(small, "layer4.1.relu") == Shape{512, 8, 8});
+  const Network wide = built("resnet50", {.width = 32});
+  CHECK(shape_of(wide, "layer1.0.conv1") == Shape{32, 16, 16});
+  CHECK(shape_of(wide, "layer4.2.relu") == Shape{1024, 2, 2});
+  CHECK(shape_of(built("resnet50", {.inner = 128}), "layer2.0.conv2") == Shape{256, 8, 8});
+  const Network deep = built("resnet20", {.block = BlockKind::bottleneck, .blocks = {2, 2}});
+  CHECK(shape_of(deep, "layer2.1.relu") == Shape{128, 32, 32});
+  CHECK_THROWS_WITH(built("resnet18", {.width = 24}), Catch::Contains("multiple of 16"));
+  CHECK_THROWS_WITH(built("resnet18", {.inner = 64}), Catch::Contains("only bottlenecks"));
+  CHECK_THROWS_WITH(built("resnet18", {.blocks = {2, 0}}), Catch::Contains("1 to 200 blocks"));
+  CHECK_THROWS_WITH(built("resnet18", {.blocks = {1, 1, 1, 1, 1, 1, 1}}),
+                    Catch::Contains("at most 6 stages"));
 }

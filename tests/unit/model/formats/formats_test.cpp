@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "model/formats/readers.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/unit/model/formats/pickle_fixture.hpp"
@@ -165,6 +166,22 @@ TEST_CASE("each ResNet is found by its tensors", "[formats][large]") {
   spec.shortcut = nn::Shortcut::conv;
   spec.channels = 1;
   CHECK(same(reading.read(file_of(nn::tensors(nn::resnet(spec)))).about.network, nn::resnet(spec)));
+}
+
+TEST_CASE("a ResNet of a design without a name is found by its tensors", "[formats]") {
+  const Reading reading;
+  const nn::Design designs[] = {{.stem = nn::Stem::small, .blocks = {1, 2, 1}, .width = 32},
+                                {.block = nn::BlockKind::bottleneck, .blocks = {1, 1}, .inner = 96},
+                                {.stem = nn::Stem::small, .blocks = {1, 1, 1, 1, 1}}};
+  for (const nn::Design& design : designs)
+    for (const char* model : {"resnet20", "resnet18"}) {
+      nn::ResNetSpec spec = nn::usual_resnet(model, 64, 7);
+      spec.design = design;
+      const nn::Network network = nn::resnet(spec);
+      const Model found = reading.read(file_of(nn::tensors(network)));
+      CHECK(nn::numbers(found.about.network) == nn::numbers(network));
+      CHECK(nn::cut_points(found.about.network).size() == nn::cut_points(network).size());
+    }
 }
 
 TEST_CASE("names may have the prefixes of people's programs", "[formats]") {
