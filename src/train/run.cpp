@@ -319,12 +319,19 @@ void warn_of_late_stop(const config::Config& config, const RunData& data) {
   if (config.stop_after > all)
     log::warn(fmt::format("stop-after = {}: the run ends with step {} and does not stop before",
                           config.stop_after, all));
+  if (config.stop_after_epoch > config.epochs)
+    log::warn(
+        fmt::format("stop-after-epoch = {}: the run ends with epoch {} and does not stop before",
+                    config.stop_after_epoch, config.epochs));
 }
 
 /// How far this start goes if nothing stops it.
 std::uint64_t planned_steps(const config::Config& config, const RunData& data) {
-  const std::uint64_t all = config.epochs * data.steps_per_epoch();
-  return config.stop_after > 0 ? std::min(all, config.stop_after) : all;
+  std::uint64_t steps = config.epochs * data.steps_per_epoch();
+  if (config.stop_after > 0) steps = std::min(steps, config.stop_after);
+  if (config.stop_after_epoch > 0)
+    steps = std::min(steps, config.stop_after_epoch * data.steps_per_epoch());
+  return steps;
 }
 
 }  // namespace

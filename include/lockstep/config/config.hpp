@@ -57,7 +57,7 @@ struct Config {
   std::size_t threads = 0;
   std::string out;
   std::string resume;
-  std::uint64_t stop_after = 0;
+  std::uint64_t stop_after = 0, stop_after_epoch = 0;
   std::string notify;
   StepRange trace;
 

@@ -150,6 +150,11 @@ std::vector<ConfigKey> run_keys() {
           .at_least(0)
           .bookkeeping()
           .of_a_run(),
+      key("stop-after-epoch", &C::stop_after_epoch,
+          "the same after this epoch and its validation; the schedule stays that of all epochs")
+          .at_least(0)
+          .bookkeeping()
+          .of_a_run(),
       key("notify", &C::notify,
           "command of the shell that rank 0 runs once when training ends, for 10 s at most; $1 and "
           "$LOCKSTEP_STATUS are finished, stopped, diverged or failed, $2 and $LOCKSTEP_RUN the "

@@ -105,7 +105,7 @@ void check_plan(const fs::path& folder, const PlanSpec& spec, const config::Conf
   measurements_of(spec);  // throws for a plan without sense
   require(folder.string().find('\n') == std::string::npos,
           "a study's folder is named in its batch script, so its name has no line break");
-  require(training.resume.empty() && training.stop_after == 0,
+  require(training.resume.empty() && training.stop_after == 0 && training.stop_after_epoch == 0,
           "resume and stop-after: a study sets them itself");
   require(
       !fs::exists(folder),

@@ -10,8 +10,9 @@ namespace lockstep::train {
 struct StopSpec {
   /// When every process is killed. Empty: not known on this rank.
   std::optional<double> allocation_end_s = std::nullopt;
-  double margin_s = 0;           ///< time to leave before that
-  std::uint64_t stop_after = 0;  ///< stop after this step of the run; 0: never
+  double margin_s = 0;                 ///< time to leave before that
+  std::uint64_t stop_after = 0;        ///< stop after this step of the run; 0: never
+  std::uint64_t stop_after_epoch = 0;  ///< the same of an epoch and its validation
 };
 
 /// Decides when a run has to stop before its last epoch. Every rank has one, but only rank 0 knows
@@ -32,6 +33,9 @@ class StopPolicy {
   /// The same answer on all ranks.
   bool ends_after(std::uint64_t step) const {
     return spec_.stop_after != 0 && step == spec_.stop_after;
+  }
+  bool ends_after_epoch(std::uint64_t epoch) const {
+    return spec_.stop_after_epoch != 0 && epoch == spec_.stop_after_epoch;
   }
 
  private:

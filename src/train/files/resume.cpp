@@ -176,6 +176,18 @@ std::vector<std::string> changed_numbers(const data::DataSetInfo& before,
   return changes;
 }
 
+void require_later_stop(const ResumePoint& point, const config::Config& now) {
+  const auto require_later = [&](const char* key, std::uint64_t stop, const char* what,
+                                 std::uint64_t done) {
+    require(stop == 0 || stop > done,
+            fmt::format("{} = {}, but {} resumes after {} {}: name a later {}", key, stop,
+                        point.checkpoint.string(), what, done, what));
+  };
+  const model::Progress& done = point.header.progress;
+  require_later("stop-after", now.stop_after, "step", done.step);
+  require_later("stop-after-epoch", now.stop_after_epoch, "epoch", done.epoch);
+}
+
 }  // namespace
 
 config::Config written_config(const ResumePoint& point) {
@@ -227,9 +239,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
   require_same_beginning(point, before, now);
   infer::require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require_same_score(point, now, conditions);
-  require(now.stop_after == 0 || now.stop_after > header.progress.step,
-          fmt::format("stop-after = {}, but {} resumes after step {}: name a later step",
-                      now.stop_after, point.checkpoint.string(), header.progress.step));
+  require_later_stop(point, now);
   if (header.progress.batch != 0) require_same_rows(point, before, now, conditions);
 
   // Neither ranks nor threads, sums over two levels or buckets change what shards add up to.

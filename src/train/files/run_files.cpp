@@ -156,7 +156,7 @@ config::Config RunFiles::experiment() const {
   config::Config experiment = config_;
   experiment.out = directory_.root().string();
   experiment.resume.clear();
-  experiment.stop_after = 0;
+  experiment.stop_after = experiment.stop_after_epoch = 0;
   return experiment;
 }
 

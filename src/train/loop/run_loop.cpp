@@ -26,7 +26,8 @@ namespace {
 StopSpec stop_spec(const RunSpec& spec, bool is_root) {
   return {.allocation_end_s = is_root ? spec.allocation.end_s : std::nullopt,
           .margin_s = spec.config.walltime.margin_s,
-          .stop_after = spec.config.stop_after};
+          .stop_after = spec.config.stop_after,
+          .stop_after_epoch = spec.config.stop_after_epoch};
 }
 
 /// What a loss is that is not finite.
@@ -89,6 +90,8 @@ Outcome RunLoop::run_to_end() {
         save_or_postpone();
     }
     if (!finish_epoch()) return stop();
+    if (progress_.epoch < config_.epochs && stop_policy_.ends_after_epoch(progress_.epoch))
+      return stop();
   }
   finish();
   return Outcome::finished;
@@ -170,7 +173,8 @@ bool RunLoop::finish_epoch() {
       last || due(epoch, config_.checkpoint.every_epochs) || saves_.due(progress_.step);
   observe::EpochRecord record = epoch_record();
   const double validation_began_ms = now_ms();
-  if (data_.validation() && (last || due(epoch, config_.eval.every_epochs))) {
+  const bool judged = last || stop_policy_.ends_after_epoch(epoch);
+  if (data_.validation() && (judged || due(epoch, config_.eval.every_epochs))) {
     // A run that dies in a long validation resumes from here and repeats only the validation.
     if (keep) save_or_postpone();
     if (!validate(record)) return false;

@@ -169,17 +169,20 @@ Outcome RunLoop::stop() {
   finish_saves();
   close_ledger(progress_.epoch + 1);
   const bool time_is_up = stop_policy_.time_is_up(now_s());
-  const bool planned = stop_policy_.ends_after(progress_.step);
+  const bool after_epoch = progress_.batch == 0 && stop_policy_.ends_after_epoch(progress_.epoch),
+             planned = after_epoch || stop_policy_.ends_after(progress_.step);
   log::info(fmt::format("stopped after step {} {}; --resume auto continues from {}", progress_.step,
-                        time_is_up ? "because the allocation ends soon"
-                        : planned  ? "as stop-after asked"
-                                   : "on a signal",
+                        time_is_up    ? "because the allocation ends soon"
+                        : after_epoch ? "as stop-after-epoch asked"
+                        : planned     ? "as stop-after asked"
+                                      : "on a signal",
                         checkpoint.string()));
   if (is_root()) log::info(observe::ledger_line(ledger_.records(), best_epoch()));
   record_end("stopped", time_is_up ? Ending::out_of_time : Ending::stopped,
-             time_is_up ? "the allocation ends soon"
-             : planned  ? "stop-after"
-                        : "a signal");
+             time_is_up    ? "the allocation ends soon"
+             : after_epoch ? "stop-after-epoch"
+             : planned     ? "stop-after"
+                           : "a signal");
   return Outcome::stopped;
 }
 

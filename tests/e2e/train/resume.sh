@@ -39,6 +39,19 @@ verdict $? 'a run that was stopped before a validation does it when resumed'
   grep '"kind":"epoch"' edge/metrics.jsonl | head -n 1 | grep -q '"images_per_s":null'
 verdict $? 'an epoch of which a start made no step has no images per second'
 
+# And after it.
+run ranks 2 "${train[@]}" --out judged --stop-after-epoch 1
+((status == 3)) && says 'as stop-after-epoch asked' &&
+  grep -q '"kind":"epoch".*"val_loss"' judged/metrics.jsonl &&
+  ! grep -q 'stop-after-epoch = [1-9]' judged/config.toml
+verdict $? 'a run that is stopped after an epoch has its validation'
+run ranks 2 "${train[@]}" --out judged --resume auto --stop-after-epoch 1
+((status == 2)) && says 'stop-after-epoch = 1, but .* resumes after epoch 1: name a later epoch'
+verdict $? 'an epoch that is over cannot be the one to stop after'
+run ranks 2 "${train[@]}" --out judged --resume auto
+((status == 0)) && same_as_whole judged
+verdict $? 'resumed, it has the bits and the metrics of a run that was not stopped'
+
 # Of a copy, because others are compared with the whole run.
 cp -r whole farther
 run ranks 2 "$LOCKSTEP" resume farther --epochs 4 --stop-after 23

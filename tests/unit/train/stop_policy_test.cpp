@@ -41,5 +41,7 @@ TEST_CASE("a run ends after the step that was named, and after no other", "[run]
   for (std::uint64_t step = 0; step < 10; ++step) {
     CHECK(named.ends_after(step) == (step == 5));
     CHECK_FALSE(unnamed.ends_after(step));
+    CHECK(StopPolicy({.stop_after_epoch = 5}).ends_after_epoch(step) == (step == 5));
+    CHECK_FALSE(unnamed.ends_after_epoch(step));
   }
 }
