@@ -87,9 +87,11 @@ void ContiguousRows::read(std::size_t row, std::int32_t label, std::span<std::ui
 void ContiguousRows::read_converted(std::size_t row, std::uint8_t* pixels) const {
   thread_local std::vector<std::uint8_t> numbers;
   numbers.resize(form_.stored_bytes());
-  file_->read(row, range(row).begin, numbers);
-  if (const auto bad = form_.convert(numbers.data(), pixels))
-    refuse_number(form_, file_->path(), row, *bad);
+  const std::uint8_t* const mapped = file_->mapped(row, range(row).begin, numbers.size());
+  if (mapped == nullptr) file_->read(row, range(row).begin, numbers);
+  const auto bad = form_.convert(mapped == nullptr ? numbers.data() : mapped, pixels);
+  if (mapped != nullptr) file_->require_read(row);  // pages that are gone are the better reason
+  if (bad) refuse_number(form_, file_->path(), row, *bad);
 }
 
 std::span<const std::uint8_t> ContiguousRows::in_place(std::size_t row, std::int32_t label) const {
