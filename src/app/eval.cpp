@@ -136,7 +136,7 @@ Json to_json(const EvalOptions& options, const infer::ModelWords& words,
   for (const infer::MemberFigures& one : figures)
     members.push_back({{"name", one.name}, {"rows", one.rows}, {"seconds", one.seconds}});
   if (rows.task != data::Task::classes)
-    return {{"checkpoint", options.checkpoint},
+    return {{"checkpoint", words.is_several() ? words.text() : options.checkpoint},
             {"data", options.data},
             {"rows", result.rows},
             {"loss", result.mean.loss},

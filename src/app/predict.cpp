@@ -351,8 +351,9 @@ int predict(Launch& launch, const PredictOptions& asked) {
   if (options.features) options.spec.features = serve::add_features(members.all.front().model);
   serve::PredictJob job(options.spec, *rows);
   if (!job.finished()) return work(launch, options, members, job);
+  const serve::Predicted result = job.result();
   log::info(fmt::format("{}: is complete; nothing is left to do", options.spec.out.string()));
-  tell_result(job.result(), options);
+  tell_result(result, options);
   return status_done;
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/backend/output_loss.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 
@@ -26,6 +27,19 @@ data::Batch GatheredRows::take(const data::Batch& from, const std::vector<std::s
           .capacity = batch_};
 }
 
+namespace {
+
+/// log(the mean of exp(log) / exp(the first one)). By the largest, so that nothing overflows; of
+/// equal ones it is exactly 0.
+double log_mean_by_first(const std::vector<double>& logs) {
+  const double largest = *std::ranges::max_element(logs);
+  double sum = 0;
+  for (const double one : logs) sum += std::exp(one - largest);
+  return largest - logs[0] + std::log(sum / static_cast<double>(logs.size()));
+}
+
+}  // namespace
+
 std::vector<float> mean_logits(const std::vector<std::span<const float>>& members) {
   std::vector<double> log_sums;
   for (const auto& logits : members) log_sums.push_back(backend::log_sum(logits));
@@ -33,12 +47,36 @@ std::vector<float> mean_logits(const std::vector<std::span<const float>>& member
   std::vector<double> logs(members.size());  // of the class's probability by each member
   for (std::size_t k = 0; k < members[0].size(); ++k) {
     for (std::size_t m = 0; m < members.size(); ++m) logs[m] = double{members[m][k]} - log_sums[m];
-    // By the largest, so that nothing overflows; equal members add exactly 0.
-    const double largest = *std::ranges::max_element(logs);
-    double sum = 0;
-    for (const double one : logs) sum += std::exp(one - largest);
-    const double ratio = largest - logs[0] + std::log(sum / static_cast<double>(members.size()));
-    mean.push_back(static_cast<float>(double{members[0][k]} + ratio));
+    mean.push_back(static_cast<float>(double{members[0][k]} + log_mean_by_first(logs)));
+  }
+  return mean;
+}
+
+std::vector<float> mean_label_logits(const std::vector<std::span<const float>>& members) {
+  std::vector<float> mean;
+  std::vector<double> on(members.size()), off(members.size());  // logs of both probabilities
+  for (std::size_t k = 0; k < members[0].size(); ++k) {
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      on[m] = -backend::arithmetic::softplus(-double{members[m][k]});
+      off[m] = -backend::arithmetic::softplus(double{members[m][k]});
+    }
+    const double more = log_mean_by_first(on) - log_mean_by_first(off);
+    mean.push_back(static_cast<float>(double{members[0][k]} + more));
+  }
+  return mean;
+}
+
+std::vector<float> mean_values(const std::vector<std::span<const float>>& members,
+                               const std::vector<const ValueScale*>& scales) {
+  const auto value = [&](std::size_t m, std::size_t k) {
+    return double{members[m][k]} * double{scales[m]->stddev.at(k)} + double{scales[m]->mean.at(k)};
+  };
+  std::vector<float> mean;
+  for (std::size_t k = 0; k < members[0].size(); ++k) {
+    double more = 0;  // than the first says; equal members add exactly 0
+    for (std::size_t m = 1; m < members.size(); ++m) more += value(m, k) - value(0, k);
+    more /= static_cast<double>(members.size()) * double{scales[0]->stddev.at(k)};
+    mean.push_back(static_cast<float>(double{members[0][k]} + more));
   }
   return mean;
 }
@@ -48,6 +86,7 @@ Combined::Combined(std::vector<Member> members, const CombinedSpec& spec, device
   std::size_t count = 0;
   for (const Stage& stage : spec_.stages) count += stage.members;
   check(count == members_.size() && count > 0, "stages that have all members");
+  check(spec_.stages.size() == 1 || spec_.loss.task == data::Task::classes, "a cascade of classes");
   for (const Member& member : members_) figures_.push_back({.name = member.name});
   if (spec_.stages.size() > 1) gathered_.emplace(spec_.batch, spec_.row_bytes, device);
 }
@@ -67,7 +106,9 @@ void Combined::run(const data::Batch& batch) {
         left, [&](std::size_t row) { return backend::top_probability(logits(row)) > stage.above; });
   }
   for (std::size_t row = 0; batch.targets != nullptr && row < batch.rows; ++row)
-    backend::count_row(metrics_, logits(row), batch.targets[row]);
+    backend::row_loss(spec_.loss, logits(row), batch.targets[row],
+                      batch.wanted == nullptr ? nullptr : batch.wanted + row * spec_.outputs, 1,
+                      metrics_, nullptr);
 }
 
 /// Rows `rows` are the first ones of `batch`.
@@ -75,6 +116,10 @@ void Combined::answer(const Stage& stage, std::size_t first_member, const data::
                       const std::vector<std::size_t>& rows) {
   for (std::size_t m = 0; m < stage.members; ++m) run_member(first_member + m, batch);
   std::vector<std::span<const float>> of_row(stage.members);
+  std::vector<const ValueScale*> scales;
+  for (std::size_t m = 0; m < stage.members; ++m)
+    scales.push_back(&members_[first_member + m].scale);
+  const data::Task task = spec_.loss.task;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::size_t m = 0; m < stage.members; ++m)
       of_row[m] = members_[first_member + m].network->logits(i);
@@ -82,7 +127,10 @@ void Combined::answer(const Stage& stage, std::size_t first_member, const data::
     if (of_row.size() == 1)
       std::ranges::copy(of_row[0], to);
     else
-      std::ranges::copy(mean_logits(of_row), to);
+      std::ranges::copy(task == data::Task::classes  ? mean_logits(of_row)
+                        : task == data::Task::labels ? mean_label_logits(of_row)
+                                                     : mean_values(of_row, scales),
+                        to);
   }
 }
 

@@ -22,6 +22,11 @@ std::string preparation_text(const model::Preparation& preparation) {
 }
 
 void require_one_input(const MemberModel& a, const MemberModel& b, const data::DataSetInfo& named) {
+  const data::Task task = a.model.about.input.task, other_task = b.model.about.input.task;
+  require(task == other_task,
+          fmt::format("{} says {} (data.task) and {} {}: they do not belong "
+                      "together",
+                      a.file, choice_name(task), b.file, choice_name(other_task)));
   const data::DataSetInfo first = input_of(a.model.about, &named);
   data::DataSetInfo second = input_of(b.model.about, &named);
   if (a.part != b.part) second.classes = first.classes;
@@ -31,6 +36,16 @@ void require_one_input(const MemberModel& a, const MemberModel& b, const data::D
           fmt::format("{} {} and {} {}: they prepare images in different ways, so they do not "
                       "belong together",
                       a.file, preparation_text(one), b.file, preparation_text(other)));
+}
+
+/// Of a cascade or a chain.
+void require_classes(const MemberModel& member) {
+  const data::Task task = member.model.about.input.task;
+  require(
+      task == data::Task::classes,
+      fmt::format("{}: its network says {} (data.task), and only by a class can one model hand a "
+                  "row on to another: FILE + FILE are the mean of both",
+                  member.file, choice_name(task)));
 }
 
 bool is_chain(const std::vector<MemberModel>& members) { return members.back().part > 0; }
@@ -146,7 +161,7 @@ MemberModels read_members(const ModelWords& words, const std::vector<std::string
     member.model = model::load_any(
         files[m], describe_by_config,
         reading.average ? backend::Part::average : backend::Part::weights, reading.rows);
-    if (files.size() > 1) require_classes(member.model.about, files[m], "a model of several files");
+    if (words.stages.size() > 1 || !words.arms.empty()) require_classes(member);
     member.config = settings_of(files[m], member.model);
     if (!reading.precision.empty()) config::set_key(member.config, "precision", reading.precision);
   }
@@ -192,6 +207,7 @@ std::string hash_of(const model::Model& model) {
 RunningModel run_members(MemberModels& members, backend::Backend& backend, std::size_t batch) {
   RunningModel running;
   std::vector<Member> made;
+  backend::LossSpec loss;  // the first network's, as one alone is judged
   const Arrangement& how = members.arrangement;
   for (MemberModel& member : members.all)
     of_checkpoint(member.file, [&] {
@@ -203,7 +219,10 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
       running.hash += hash_of(member.model);
       member.model.weights.clear();
       const bool first_stage = made.size() < how.stages.front().members;
-      made.push_back({member.name, make_member(member, first_stage, backend, program, parameters)});
+      made.push_back({member.name,
+                      make_member(member, first_stage, backend, program, parameters),
+                      {about.input.target_mean, about.input.target_stddev}});
+      if (made.size() == 1) loss.task = program.loss.task, loss.delta = program.loss.delta;
     });
   const nn::Network& network = members.all.front().model.about.network;
   const std::size_t outputs = is_chain(members.all) ? members.classes.size() : network.classes;
@@ -211,7 +230,8 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
       network.input.count() * data::bytes_of(members.all.front().model.about.input.element);
   running.model = arrange(
       std::move(made), how,
-      {.stages = {}, .row_bytes = row_bytes, .outputs = outputs, .batch = batch}, backend.device());
+      {.stages = {}, .row_bytes = row_bytes, .outputs = outputs, .batch = batch, .loss = loss},
+      backend.device());
   running.combined = dynamic_cast<Combined*>(running.model.get());
   return running;
 }

@@ -142,13 +142,6 @@ data::DataSetInfo input_of(const model::Description& about, const data::DataSetI
   return input;
 }
 
-void require_classes(const model::Description& about, const std::string& path, const char* what) {
-  const data::Task task = about.input.task;
-  require(task == data::Task::classes,
-          fmt::format("{}: its network says {} (data.task), and {} knows classes alone so far",
-                      path, choice_name(task), what));
-}
-
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,
                    const data::DataSetInfo& b, const std::string& path_b) {
   require(shape_text(a) == shape_text(b),

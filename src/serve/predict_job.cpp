@@ -345,6 +345,8 @@ Predicted PredictJob::result() const {
   PredictionCounts counts;
   try {
     counts = count_predictions(impl_->folder.merged(), impl_->columns, impl_->all());
+    if (impl_->spec.csv)
+      require_whole_csv(impl_->folder.csv(), counts.rows, impl_->columns, impl_->spec.classes);
   } catch (const InputError& error) {
     throw InputError(fmt::format("{}; remove it, and the next start makes it again", error.what()));
   }

@@ -87,15 +87,17 @@ IMAGENET = {
 }
 
 
-def resnet(model):
-    """The network, the side of its usual images, and its usual number of classes."""
+def resnet(model, channels=3, classes=None):
+    """The network, the side of its usual images, and the number of its classes."""
     if model in IMAGENET:
         block, counts = IMAGENET[model]
-        first = [*conv(3, 64, 7, 2), relu(), nn.MaxPool2d(3, 2, 1)]
-        return stages(first, 64, 64, counts, block, projection, 1000), 224, 1000
+        first = [*conv(channels, 64, 7, 2), relu(), nn.MaxPool2d(3, 2, 1)]
+        return stages(first, 64, 64, counts, block, projection,
+                      classes or 1000), 224, classes or 1000
     blocks = (int(model.removeprefix('resnet')) - 2) // 6
-    first = [*conv(3, 16, 3), relu()]
-    return stages(first, 16, 16, (blocks,) * 3, basic, Subsample, 10), 32, 10
+    first = [*conv(channels, 16, 3), relu()]
+    return stages(first, 16, 16, (blocks,) * 3, basic, Subsample,
+                  classes or 10), 32, classes or 10
 
 
 def add_options(parser):

@@ -29,7 +29,8 @@ class GatheredRows {
   device::PinnedBuffer images_;
 };
 
-/// One stage of a cascade. Its members answer together: by the mean of their probabilities.
+/// One stage of a cascade. Its members answer together: by the mean of their probabilities, or of
+/// their values. Only classes have a cascade.
 struct Stage {
   std::size_t members = 1;
   /// A row keeps this stage's answer if its likeliest class has a probability above this number;
@@ -37,10 +38,17 @@ struct Stage {
   double above = 0;
 };
 
+/// By which outputs become values in their units: output * stddev + mean. Empty, where the outputs
+/// are no values.
+struct ValueScale {
+  std::vector<float> mean, stddev;
+};
+
 /// A network of a model that has several.
 struct Member {
   std::string name;  ///< in figures
   std::unique_ptr<Classifier> network;
+  ValueScale scale = {};
 };
 
 struct CombinedSpec {
@@ -48,14 +56,17 @@ struct CombinedSpec {
   std::size_t row_bytes = 0;  ///< of an image
   std::size_t outputs = 0;    ///< of each member
   std::size_t batch = 0;      ///< rows of a batch, at most
+  backend::LossSpec loss = {};
 };
 
 /// Several networks that answer as one: an ensemble is one stage of several members, a cascade
-/// several stages. Each row of an ensemble has the mean of its members' probabilities; it is told
-/// as logits, those of the first member plus log(mean / the first member's probability), whose
-/// softmax is that mean. So equal members have the bits of one. Each row of a cascade has the bits
-/// of the stage that answers it, in whatever company: later stages' members are Ladders, since
-/// their batches have any rows; the first stage's may be others where rows keep their places.
+/// several stages. Each row of an ensemble has the mean of its members' probabilities, of classes
+/// or of each label; it is told as logits, those of the first member plus log(mean / the first
+/// member's probability), whose softmax, or of labels whose sigmoid, is that mean. Values are the
+/// mean of the members' values, told by the first member's scale. So equal members have the bits of
+/// one. Each row of a cascade has the bits of the stage that answers it, in whatever company: later
+/// stages' members are Ladders, since their batches have any rows; the first stage's may be others
+/// where rows keep their places.
 class Combined final : public Classifier {
  public:
   /// `members`: of all stages, one after the other.
@@ -84,9 +95,16 @@ class Combined final : public Classifier {
   backend::Metrics metrics_;
 };
 
-/// The logits of an ensemble from its members' logits of one row, as Combined tells them. NaN where
-/// any is. All have the same size.
+// An ensemble's outputs from its members' outputs of one row, as Combined tells them. NaN where any
+// is: with classes in all outputs, else in the same one. All have the same size.
+
+/// Of classes.
 std::vector<float> mean_logits(const std::vector<std::span<const float>>& members);
+/// Of labels.
+std::vector<float> mean_label_logits(const std::vector<std::span<const float>>& members);
+/// Of values, each member's by its scale.
+std::vector<float> mean_values(const std::vector<std::span<const float>>& members,
+                               const std::vector<const ValueScale*>& scales);
 
 /// Networks that answer the rows of some of a chain's gate's classes, together, as an ensemble.
 struct GateArm {

@@ -11,7 +11,7 @@ namespace lockstep::infer {
 /// A model as users name it, in one word or several. The words are separate arguments, so that no
 /// file's name can contain them; a file that has such a name is given as ./NAME.
 ///   FILE                       a network
-///   FILE + FILE ...            the mean of their probabilities
+///   FILE + FILE ...            the mean of their probabilities, or of their values
 ///   A above NUMBER else B      what A says where its likeliest class has a probability above
 ///                              NUMBER, else what B says; B may have `above` again
 ///   A CLASS: B CLASS: C else D what B says where A's likeliest class is the one before B, and so
@@ -45,8 +45,9 @@ void require_fitted(const ModelWords& words);
 
 /// For the help of commands that take a model.
 inline constexpr const char* several_help =
-    "several files answer as one: FILE + FILE by the mean of their probabilities; SMALL above 0.9 "
-    "else LARGE by the small one where it is surer than that; GATE CLASS: A CLASS: B else C by the "
-    "one that GATE's class names; a file named + is ./+";
+    "several files answer as one: FILE + FILE by the mean of their probabilities or values; SMALL "
+    "above 0.9 else LARGE by the small one where it is surer than that; GATE CLASS: A CLASS: B "
+    "else "
+    "C by the one that GATE's class names; a file named + is ./+";
 
 }  // namespace lockstep::infer

@@ -57,10 +57,6 @@ auto of_checkpoint(const std::string& checkpoint, Build&& build) {
   }
 }
 
-/// Throws InputError naming the file, unless the network tells classes apart. `what` cannot do
-/// otherwise so far.
-void require_classes(const model::Description& about, const std::string& path, const char* what);
-
 /// Throws InputError naming both paths when the data sets differ in image shape or classes.
 void require_alike(const data::DataSetInfo& a, const std::string& path_a,
                    const data::DataSetInfo& b, const std::string& path_b);

@@ -81,6 +81,30 @@ hid_t memory_type(Number number) {
   throw Error("a kind of number without a type");
 }
 
+namespace {
+
+/// Whether `type` is `native` in the other byte order.
+bool is_turned(hid_t type, hid_t native) {
+  const h5::Type other(H5Tcopy(native));
+  const H5T_order_t order = H5Tget_order(native) == H5T_ORDER_LE ? H5T_ORDER_BE : H5T_ORDER_LE;
+  return H5Tset_order(other.get(), order) >= 0 && H5Tequal(type, other.get()) > 0;
+}
+
+void turn_bytes(std::uint8_t* numbers, std::size_t bytes, std::size_t one) {
+  const auto turn = [&](auto count) {
+    for (std::uint8_t* at = numbers; at != numbers + bytes; at += count)
+      std::reverse(at, at + count);
+  };
+  if (one == 2)  // a constant number becomes few instructions
+    turn(std::integral_constant<std::ptrdiff_t, 2>{});
+  else if (one == 4)
+    turn(std::integral_constant<std::ptrdiff_t, 4>{});
+  else
+    turn(static_cast<std::ptrdiff_t>(one));
+}
+
+}  // namespace
+
 StoredImages::StoredImages(std::filesystem::path path, h5::Data data, Sources sources,
                            const PixelForm& form, std::size_t rows)
     : path_(std::move(path)),
@@ -130,9 +154,13 @@ void StoredImages::choose_way(hid_t created) {
     if (pieces > 1) layout_ += fmt::format(", each row cut into {} of them", pieces);
     const std::string names = filter_names(created);
     layout_ += ", " + (names.empty() ? std::string("not compressed") : names);
-    // Chunks of another byte order or number type are left to HDF5, which converts them.
+    // Chunks of another number type are left to HDF5, which converts them, as it does the byte
+    // order of those without filters.
     const h5::Type type(H5Dget_type(data_.get()));
-    if (H5Tequal(type.get(), memory_type(form_.number)) > 0) filters_ = ChunkFilters::of(created);
+    const bool same = H5Tequal(type.get(), memory_type(form_.number)) > 0;
+    turned_ = !same && is_turned(type.get(), memory_type(form_.number));
+    if (same || turned_) filters_ = ChunkFilters::of(created);
+    if (turned_ && plain_chunks()) filters_.reset();
   }
 }
 
@@ -241,8 +269,9 @@ void StoredImages::decode_chunks(std::size_t block, std::uint8_t* numbers) const
       if (origin[d] < extent_[d]) break;
       origin[d] = 0;
     }
-    if (d == 0) return;
+    if (d == 0) break;
   }
+  if (turned_) turn_bytes(numbers, rows_of(block) * row_bytes, bytes_of(form_.number));
 }
 
 // H5Dget_chunk_info and its relatives search all chunks for one; asking for the size alone does

@@ -83,6 +83,7 @@ class StoredImages {
   std::size_t rows_, block_rows_ = 1;
   std::vector<hsize_t> extent_, chunk_;  // of each dimension; no chunk: not chunked
   std::optional<ChunkFilters> filters_;  // none: HDF5 decodes
+  bool turned_ = false;                  // the numbers have the other byte order in the file
   Sources sources_;
   std::vector<FileStamp> stamps_;  // of the sources' files, at the time of opening
   int descriptor_ = -1;            // HDF5's, of the file itself; below 0: none

@@ -367,15 +367,18 @@ std::span<const std::uint8_t> DataSet::view(std::size_t row,
 
 void DataSet::map() {
   for (const ShardFile& file : impl_->files)
-    if (FileBytes* bytes = file.rows->file()) bytes->map();
+    for (FileBytes* bytes : file.rows->files()) bytes->map();
 }
 
 NodeCopy DataSet::copy_to(const std::filesystem::path& directory, std::span<const RowRange> rows,
                           std::uint64_t promised) {
   std::vector<FileBytes*> files;
+  std::vector<std::size_t> first_of;  // of each shard, in `files`
   for (const ShardFile& file : impl_->files) {
-    files.push_back(file.rows->file());
-    if (files.back() == nullptr)
+    const std::vector<FileBytes*> pieces = file.rows->files();
+    first_of.push_back(files.size());
+    files.insert(files.end(), pieces.begin(), pieces.end());
+    if (pieces.empty())
       h5::refuse(file.path,
                  "is not contiguous, and only contiguous data can be copied to nodes (data.stage); "
                  "'lockstep pack --repack' turns it into shards");
@@ -386,8 +389,13 @@ NodeCopy DataSet::copy_to(const std::filesystem::path& directory, std::span<cons
       const PlaceInFile at = impl_->place(range.first + done);
       const std::size_t count = std::min(range.rows - done, at.file.info.rows - at.row);
       const Rows& stored = *at.file.rows;
-      parts.push_back(
-          {at.index, {stored.range(at.row).begin, stored.range(at.row + count - 1).end}});
+      const std::size_t first = first_of[at.index];
+      const std::size_t end =
+          at.index + 1 < first_of.size() ? first_of[at.index + 1] : files.size();
+      for (std::size_t file = first; file < end; ++file)
+        parts.push_back({file,
+                         {stored.range(at.row, file - first).begin,
+                          stored.range(at.row + count - 1, file - first).end}});
       done += count;
     }
   }

@@ -70,7 +70,7 @@ ContiguousRows::ContiguousRows(std::unique_ptr<FileBytes> file, const PixelForm&
                                RowChecksums checksums)
     : file_(std::move(file)), form_(form), checksums_(std::move(checksums)) {}
 
-ByteRange ContiguousRows::range(std::size_t row) const {
+ByteRange ContiguousRows::range(std::size_t row, std::size_t) const {
   const std::uint64_t bytes = form_.stored_bytes();
   return {row * bytes, (row + 1) * bytes};
 }
@@ -87,9 +87,11 @@ void ContiguousRows::read(std::size_t row, std::int32_t label, std::span<std::ui
 void ContiguousRows::read_converted(std::size_t row, std::uint8_t* pixels) const {
   thread_local std::vector<std::uint8_t> numbers;
   numbers.resize(form_.stored_bytes());
-  file_->read(row, range(row).begin, numbers);
-  if (const auto bad = form_.convert(numbers.data(), pixels))
-    refuse_number(form_, file_->path(), row, *bad);
+  const std::uint8_t* const mapped = file_->mapped(row, range(row).begin, numbers.size());
+  if (mapped == nullptr) file_->read(row, range(row).begin, numbers);
+  const auto bad = form_.convert(mapped == nullptr ? numbers.data() : mapped, pixels);
+  if (mapped != nullptr) file_->require_read(row);  // pages that are gone are the better reason
+  if (bad) refuse_number(form_, file_->path(), row, *bad);
 }
 
 std::span<const std::uint8_t> ContiguousRows::in_place(std::size_t row, std::int32_t label) const {
@@ -113,29 +115,75 @@ void ContiguousRows::describe(Storage& storage) const {
 
 PickedRows::PickedRows(std::vector<std::unique_ptr<Rows>> parts, std::vector<Pick> picks,
                        Element element)
-    : parts_(std::move(parts)), picks_(std::move(picks)), element_bytes_(bytes_of(element)) {}
+    : parts_(std::move(parts)),
+      runs_(parts_.size()),
+      pixel_bytes_(picks.size() * bytes_of(element)) {
+  const std::size_t one = bytes_of(element);
+  for (std::size_t c = 0; c < picks.size(); ++c) {
+    std::vector<Run>& runs = runs_[picks[c].part];
+    const std::size_t from = picks[c].channel * one, to = c * one;
+    if (!runs.empty() && runs.back().from + runs.back().bytes == from &&
+        runs.back().to + runs.back().bytes == to)
+      runs.back().bytes += one;
+    else
+      runs.push_back({from, to, one});
+  }
+}
 
 std::size_t PickedRows::bytes(std::size_t row) const {
   const auto [height, width] = size(row);
-  return height * width * picks_.size() * element_bytes_;
+  return height * width * pixel_bytes_;
 }
 
+namespace {
+
+/// Copies some bytes of each pixel from one array of pixels to another, of other sizes.
+void copy_pixels(const std::uint8_t* from, std::size_t step, std::uint8_t* to, std::size_t to_step,
+                 std::size_t pixels, std::size_t bytes) {
+  const auto copy = [&](auto count) {
+    for (std::size_t i = 0; i < pixels; ++i) std::memcpy(to + i * to_step, from + i * step, count);
+  };
+  if (bytes == 1)  // a constant number needs no call
+    copy(std::integral_constant<std::size_t, 1>{});
+  else if (bytes == 2)
+    copy(std::integral_constant<std::size_t, 2>{});
+  else if (bytes == 4)
+    copy(std::integral_constant<std::size_t, 4>{});
+  else
+    copy(bytes);
+}
+
+}  // namespace
+
 void PickedRows::read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const {
-  thread_local std::vector<std::uint8_t> whole;
-  const auto [height, width] = size(row);
-  const std::size_t pixels = height * width, one = element_bytes_;
+  thread_local std::vector<std::uint8_t> buffer;
+  const std::size_t pixels = to.size() / pixel_bytes_;
   for (std::size_t p = 0; p < parts_.size(); ++p) {
-    whole.resize(parts_[p]->bytes(row));
-    parts_[p]->read(row, label, whole);
-    const std::size_t step = whole.size() / pixels;
-    for (std::size_t c = 0; c < picks_.size(); ++c) {
-      if (picks_[c].part != p) continue;
-      const std::uint8_t* from = whole.data() + picks_[c].channel * one;
-      std::uint8_t* target = to.data() + c * one;
-      for (std::size_t i = 0; i < pixels; ++i)
-        std::memcpy(target + i * picks_.size() * one, from + i * step, one);
-    }
+    if (runs_[p].empty()) continue;
+    buffer.resize(parts_[p]->bytes(row));
+    const std::span<const std::uint8_t> mapped = parts_[p]->in_place(row, label);
+    if (mapped.empty()) parts_[p]->read(row, label, buffer);
+    const std::uint8_t* const whole = mapped.empty() ? buffer.data() : mapped.data();
+    for (const Run& run : runs_[p])
+      copy_pixels(whole + run.from, buffer.size() / pixels, to.data() + run.to, pixel_bytes_,
+                  pixels, run.bytes);
+    if (mapped.empty()) continue;
+    for (const FileBytes* file : parts_[p]->files()) file->require_read(row);
   }
+}
+
+std::vector<FileBytes*> PickedRows::files() {
+  std::vector<FileBytes*> all;
+  for (const auto& part : parts_) {
+    const std::vector<FileBytes*> own = part->files();
+    if (own.empty()) return {};
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+ByteRange PickedRows::range(std::size_t row, std::size_t file) const {
+  return parts_[file]->range(row, 0);  // each part has one
 }
 
 bool PickedRows::prepare(std::size_t row) const {

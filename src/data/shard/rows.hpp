@@ -36,10 +36,11 @@ class Rows {
   /// Describes how the rows lie in the file, unless another file is slower to read.
   virtual void describe(Storage& storage) const = 0;
 
-  /// The bytes that can be mapped and copied; null: the rows do not lie in one piece.
-  virtual FileBytes* file() { return nullptr; }
-  /// Where a row is in file(), as stored.
-  virtual ByteRange range(std::size_t) const { return {}; }
+  /// The pieces that can be mapped and copied, of each of which a row has a part; none: the rows do
+  /// not lie in pieces.
+  virtual std::vector<FileBytes*> files() { return {}; }
+  /// Where the part of a row is in one of files(), as stored.
+  virtual ByteRange range(std::size_t, std::size_t) const { return {}; }
 };
 
 /// CRC-32C of a row's pixels (elements with their lowest byte first) or JPEG and, after them, its
@@ -75,8 +76,8 @@ class ContiguousRows final : public Rows {
   std::span<const std::uint8_t> in_place(std::size_t row, std::int32_t label) const override;
   bool prepare(std::size_t row) const override;
   void describe(Storage& storage) const override;
-  FileBytes* file() override { return file_.get(); }
-  ByteRange range(std::size_t row) const override;
+  std::vector<FileBytes*> files() override { return {file_.get()}; }
+  ByteRange range(std::size_t row, std::size_t = 0) const override;
 
  private:
   void read_converted(std::size_t row, std::uint8_t* pixels) const;
@@ -99,11 +100,18 @@ class PickedRows final : public Rows {
   void read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const override;
   bool prepare(std::size_t row) const override;
   void describe(Storage& storage) const override;
+  /// Those of all parts, if each has one.
+  std::vector<FileBytes*> files() override;
+  ByteRange range(std::size_t row, std::size_t file) const override;
 
  private:
+  /// Channels of a part that are side by side both there and in a pixel.
+  struct Run {
+    std::size_t from = 0, to = 0, bytes = 0;
+  };
   std::vector<std::unique_ptr<Rows>> parts_;
-  std::vector<Pick> picks_;
-  std::size_t element_bytes_;
+  std::vector<std::vector<Run>> runs_;  ///< of each part
+  std::size_t pixel_bytes_;
 };
 
 /// Rows that are decoded in blocks, which the data set's cache keeps. The caller must not hold an
@@ -139,8 +147,10 @@ class JpegRows final : public Rows {
   void read(std::size_t row, std::int32_t label, std::span<std::uint8_t> to) const override;
   bool prepare(std::size_t row) const override;
   void describe(Storage&) const override {}
-  FileBytes* file() override { return file_.get(); }
-  ByteRange range(std::size_t row) const override { return {ends_[row], ends_[row + 1]}; }
+  std::vector<FileBytes*> files() override { return {file_.get()}; }
+  ByteRange range(std::size_t row, std::size_t = 0) const override {
+    return {ends_[row], ends_[row + 1]};
+  }
 
  private:
   std::unique_ptr<FileBytes> file_;

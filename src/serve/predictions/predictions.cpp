@@ -327,6 +327,24 @@ bool publish_csv(const fs::path& path, const std::vector<fs::path>& parts,
   return file.publish();
 }
 
+void require_whole_csv(const fs::path& path, std::size_t rows, const PredictionColumns& columns,
+                       const std::vector<std::string>& classes) {
+  const std::string wanted_head = csv_head(columns, classes);
+  std::string head;
+  char last = 0;
+  std::size_t lines = 0;
+  read_in_pieces(path, [&](std::string_view piece) {
+    head += piece.substr(0, wanted_head.size() - head.size());
+    lines += static_cast<std::size_t>(std::ranges::count(piece, '\n'));
+    if (!piece.empty()) last = piece.back();
+  });
+  require(head == wanted_head,
+          fmt::format("{}: does not begin with the names of these columns", path.string()));
+  require(lines == rows + 1 && last == '\n',
+          fmt::format("{}: has {} of {} rows{}", path.string(), lines - 1, rows,
+                      last == '\n' ? "" : ", and a part of one"));
+}
+
 PredictionCounts count_predictions(const fs::path& merged, const PredictionColumns& columns,
                                    const PartOf& all) {
   PredictionColumns wanted = columns;

@@ -89,6 +89,10 @@ bool publish_merged(const std::filesystem::path& path,
 bool publish_csv(const std::filesystem::path& path, const std::vector<std::filesystem::path>& parts,
                  const PredictionColumns& columns, const std::vector<std::string>& classes);
 
+/// Throws InputError naming the file where it has not these columns, or another number of rows.
+void require_whole_csv(const std::filesystem::path& path, std::size_t rows,
+                       const PredictionColumns& columns, const std::vector<std::string>& classes);
+
 /// What a file of predictions says in total.
 struct PredictionCounts {
   std::uint64_t rows = 0;

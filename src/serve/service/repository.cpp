@@ -235,12 +235,16 @@ class Repository::Loading {
     lane_->batch = alone ? ladders_.front()->largest() : file_.members.front().program.batch;
     std::vector<infer::Member> members;
     for (std::size_t m = 0; m < ladders_.size(); ++m)
-      members.push_back({file_.members[m].name, std::move(ladders_[m])});
+      members.push_back({file_.members[m].name,
+                         std::move(ladders_[m]),
+                         {file_.members[m].model.about.input.target_mean,
+                          file_.members[m].model.about.input.target_stddev}});
     lane_->model = infer::arrange(std::move(members), file_.arrangement,
                                   {.stages = {},
                                    .row_bytes = lane_->row_bytes,
                                    .outputs = lane_->classes,
-                                   .batch = lane_->batch},
+                                   .batch = lane_->batch,
+                                   .loss = {.task = file_.input.task}},
                                   device);
     lane_->images = device.allocate_pinned(lane_->batch * lane_->row_bytes);
     std::memset(lane_->images.data(), 0, lane_->images.size());

@@ -62,6 +62,24 @@ of_one() {
 }
 law 'channels that come first are turned' of_one planes.h5
 law 'chunks and big-endian numbers give the same' of_one chunked.h5
+moved() {  # as mapped pages, and as a copy on the node
+  train "$1" "mapped-${1%.h5}" "${both[@]}" --data.read mmap &&
+    [[ $(losses "mapped-${1%.h5}") == "$(losses one)" ]] &&
+    train "$1" "staged-${1%.h5}" "${both[@]}" --data.stage stage | tee said.log &&
+    grep -F 'each node copies' said.log && [[ $(losses "staged-${1%.h5}") == "$(losses one)" ]] &&
+    rm -r stage
+}
+law 'mapped and staged they give the same' moved lcz.h5
+law 'so do channels that come first' moved planes.h5
+picks_moved() {
+  train lcz.h5 mapped-picks "${both[@]}" --data.channels 10,0,17 --data.read mmap \
+    --data.stage stage && [[ $(losses mapped-picks) == "$(losses want)" ]]
+}
+unmoved() {
+  refused 'chunked.h5: is not contiguous, and only contiguous data can be copied to nodes' \
+    train chunked.h5 no "${both[@]}" --data.stage stage
+}
+law 'where one of them is in chunks, staging is an error in one line' unmoved
 picks() {
   train picked.h5 want && train lcz.h5 by-number "${both[@]}" --data.channels 10,0,17 &&
     train lcz.h5 by-name "${both[@]}" --data.channels B2,S1-0,B9 &&
@@ -71,6 +89,7 @@ picks() {
     done
 }
 law 'chosen channels, by name or number, are those in another file, with mean and deviation' picks
+law 'chosen channels are mapped and staged, too' picks_moved
 again() {
   "$LOCKSTEP" eval by-name --data lcz.h5 --json result.json &&
     "$LOCKSTEP" eval want --data picked.h5 --json want.json &&

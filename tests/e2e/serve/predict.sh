@@ -137,6 +137,17 @@ run worker damaged
 ((status == 2)) && says 'damaged/predictions.h5: .*; remove it, and the next start makes it again' &&
   rm damaged/predictions.h5 && run worker damaged && ((status == 0)) && same_as_one damaged
 verdict $? 'a result that was cut is an error that says how to get it again, and that is true'
+mends=0
+for cut in 10 5000 $(($(stat -c %s one/predictions.csv) - 1)) $(head -n 1500 one/predictions.csv |
+  wc -c); do
+  head -c "$cut" one/predictions.csv >damaged/predictions.csv
+  run worker damaged --csv
+  ((status == 2)) && says 'damaged/predictions.csv: .*; remove it, and the next start makes it' &&
+    ! says 'is complete' && rm damaged/predictions.csv && run worker damaged --csv &&
+    ((status == 0)) && cmp one/predictions.csv damaged/predictions.csv && ((++mends))
+done
+((mends == 4))
+verdict $? 'so is a CSV that was cut, anywhere: between two rows, and before its last byte'
 
 law='a full disk is named, leaves no half part, and costs nothing once there is room'
 mkdir full

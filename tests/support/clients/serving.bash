@@ -7,6 +7,9 @@
 #                          sets `python_of` tritonclient (its module TRITON) and kserve; ends the
 #                          script where no Python has one: "SKIP triton's client asks WHAT: ..."
 #   make_served            the data sets `set` and `jpegs`, and a trained `model`
+#   make_delivered         delivered.py's data sets, each with a network; sets `served`
+#   predict_delivered LOG  what `predict` says of their rows, in of-NAME, with the bits of the
+#                          server whose log this is
 #
 # The two clients cannot be in one process: each has its own environment in what `make test-clients`
 # installed, or is in one of the Pythons that SERVE_PYTHON names.
@@ -37,6 +40,29 @@ find_serve_clients() {
       echo "SKIP ${client}'s client asks $2: no Python has it (make test-clients)"
   done
   ((${#python_of[@]} > 0)) || exit 0
+}
+
+make_delivered() {
+  local name task of
+  "$python" "$support/clients/delivered.py" write
+  served=()
+  declare -gA delivered
+  while read -r name task of; do
+    run "$LOCKSTEP" train --model resnet20 --batch 32 --optim.lr 0.01 --threads 1 --data.train \
+      $name.h5 --data.task $task $of --epochs 1 --out $name
+    ((status == 0)) || echo "$said"
+    served+=("$name=$name")
+    delivered[$name]=$of
+  done <"$support/clients/delivered.sets"
+}
+predict_delivered() {
+  local name most
+  for name in "${!delivered[@]}"; do
+    most=$(sed -n "s/.*$name: .*[ ,]\([0-9][0-9]*\) rows give equal bits/\1/p" "$1")
+    run "$LOCKSTEP" predict $name $name.h5 --logits --threads 2 --batch "$most" --out of-$name \
+      ${delivered[$name]}
+    ((status == 0)) || echo "$said"
+  done
 }
 
 make_served() {

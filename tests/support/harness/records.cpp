@@ -156,11 +156,16 @@ double Bench::gradients(const Values& x, const Values& y, float lr) {
 
 double Bench::gradients(const Values& x, float lr) {
   images = to_nhwc(x, targets.size(), network.input);
-  program->load({.images = reinterpret_cast<const std::uint8_t*>(images.data()),
-                 .targets = targets.data(),
-                 .wanted = wanted.empty() ? nullptr : wanted.data(),
-                 .rows = targets.size(),
-                 .capacity = targets.size()});
+  return gradients({.images = reinterpret_cast<const std::uint8_t*>(images.data()),
+                    .targets = targets.data(),
+                    .wanted = wanted.empty() ? nullptr : wanted.data(),
+                    .rows = targets.size(),
+                    .capacity = targets.size()},
+                   lr);
+}
+
+double Bench::gradients(const data::Batch& loaded, float lr) {
+  program->load(loaded);
   return run(lr);
 }
 
@@ -191,6 +196,12 @@ void Bench::update(float decay) {
   backend->judge_gradients(*parameters);
   backend->update(*parameters, rule, scalars, 0, layout().learned_slices);
   backend->update_statistics(*parameters, 1);
+}
+
+double Bench::step(const data::Batch& loaded, float lr) {
+  const double loss = gradients(loaded, lr);
+  update(1e-4f);
+  return loss;
 }
 
 Values Bench::logits(const Program& from) const {

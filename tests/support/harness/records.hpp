@@ -52,6 +52,9 @@ struct Bench {
   /// The same for what `targets` and `wanted` say.
   double gradients(const Values& x, float lr);
   double step(const Values& x, float lr);
+  /// The same for a batch of what the program takes.
+  double gradients(const data::Batch& loaded, float lr);
+  double step(const data::Batch& loaded, float lr);
   Values logits(const Program& from) const;
   const nn::ArenaLayout& layout() const { return parameters->layout(); }
   std::size_t slice(const std::string& name) const;

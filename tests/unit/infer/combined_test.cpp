@@ -147,6 +147,67 @@ TEST_CASE("a mean of probabilities neither overflows nor hides what is not a num
     for (const float logit : mean_logits(members)) CHECK(std::isnan(logit));
 }
 
+TEST_CASE("a label's sigmoid is the mean of the members' probabilities of it, and of nothing else",
+          "[members]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> one = {2, -3, 2000, 0.5f, nan}, two = {-1, -5, -2000, 0.5f, 1},
+                           three = {0, 40, 2000, 0.5f, 1};
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const std::vector<float> mean = mean_label_logits({one, two, three});
+  for (const std::size_t k : {0u, 1u, 2u})
+    CHECK(sigmoid(mean[k]) ==
+          Approx((sigmoid(one[k]) + sigmoid(two[k]) + sigmoid(three[k])) / 3).epsilon(1e-6));
+  CHECK(mean[3] == 0.5f);
+  CHECK(std::isnan(mean[4]));
+  const std::vector<float> sure = {2000, -2000, 0.1f, 1e-30f};
+  CHECK(mean_label_logits({sure, sure, sure}) == sure);
+}
+
+TEST_CASE("values of members of other scales have their mean, in the first one's scale",
+          "[members]") {
+  const ValueScale hundreds{{101325, 0}, {500, 0.25f}}, tens{{1000, 1}, {10, 2}};
+  const std::vector<float> one = {0.1f, -2}, two = {3, 0.5f};
+  const std::vector<float> mean = mean_values({one, two}, {&hundreds, &tens});
+  CHECK(mean[0] * 500. + 101325 == Approx((0.1f * 500. + 101325 + 1030) / 2).epsilon(1e-7));
+  CHECK(mean[1] * 0.25 == Approx((-2 * 0.25 + 2) / 2).epsilon(1e-7));
+  CHECK(mean_values({one, one, one}, {&hundreds, &hundreds, &hundreds}) == one);
+  CHECK(mean_values({two, two}, {&tens, &tens}) == two);
+}
+
+TEST_CASE("an ensemble counts its rows by the task, unknown outputs nowhere", "[members][cpu]") {
+  const Three three;
+  const std::size_t outputs = three.cases[0].network.classes;
+  std::vector<float> wanted(batch_rows * outputs);
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = i % 3 == 0 ? 1 : 0;
+  wanted[4] = std::numeric_limits<float>::quiet_NaN();
+  data::Batch batch = three.batch();
+  std::vector<data::Target> targets(batch_rows);
+  for (std::size_t row = 0; row < row_count; ++row) targets[row].label_a = 0;
+  batch.targets = targets.data();
+  batch.wanted = wanted.data();
+  for (const LossSpec& loss : {LossSpec{.task = data::Task::labels},
+                               LossSpec{.task = data::Task::values, .delta = 0.5f}}) {
+    const ValueScale scale{std::vector<float>(outputs, 3), std::vector<float>(outputs, 2)};
+    std::vector<Member> members;
+    for (const std::size_t k : {0, 1})
+      members.push_back({std::to_string(k), three.ladder(k), scale});
+    Combined model(std::move(members),
+                   {.stages = {{.members = 2}},
+                    .row_bytes = three.cases[0].network.input.count(),
+                    .outputs = outputs,
+                    .batch = batch_rows,
+                    .loss = loss},
+                   three.on[0].backend->device());
+    const Logits rows = all_rows(model, batch);
+    Metrics own;
+    for (std::size_t row = 0; row < row_count; ++row)
+      row_loss(loss, rows[row], targets[row], wanted.data() + row * outputs, 1, own, nullptr);
+    const Metrics told = model.take_metrics();
+    CHECK((told.rows == row_count && told.loss == own.loss && told.sums == own.sums));
+    CHECK(std::isfinite(told.loss));
+  }
+}
+
 TEST_CASE("each row of a cascade has the bits of the network that answers it, in any company",
           "[members][cpu]") {
   const Three three;

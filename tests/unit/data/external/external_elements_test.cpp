@@ -131,6 +131,46 @@ std::string first_error(const DataSet& set) {
   return "";
 }
 
+using Packer =
+    std::function<std::vector<std::uint8_t>(std::span<const std::uint8_t> chunk, std::size_t one)>;
+
+/// Blosc's filter for HDF5, with this compressor and shuffle.
+Packer by_blosc(const char* compressor, int shuffle) {
+  return [=](std::span<const std::uint8_t> chunk, std::size_t one) {
+    std::vector<std::uint8_t> packed(chunk.size() + BLOSC_MAX_OVERHEAD);
+    const int bytes = blosc_compress_ctx(5, shuffle, one, chunk.size(), chunk.data(), packed.data(),
+                                         packed.size(), compressor, 0, 1);
+    REQUIRE(bytes > 0);
+    packed.resize(static_cast<std::size_t>(bytes));
+    return packed;
+  };
+}
+
+/// A file whose chunks of two rows are packed as a plugin of this number would.
+fs::path write_packed(const fs::path& path, hid_t type, std::vector<std::uint8_t> bytes,
+                      H5Z_filter_t filter, const Packer& pack) {
+  Foreign file(path);
+  const hid_t created = H5Pcreate(H5P_DATASET_CREATE);
+  const hsize_t chunk[] = {2, height, width, channels}, shape[] = {rows, height, width, channels};
+  H5Pset_chunk(created, 4, chunk);
+  H5Pset_filter(created, filter, H5Z_FLAG_OPTIONAL, 0, nullptr);
+  const hid_t space = H5Screate_simple(4, shape, nullptr);
+  const hid_t data =
+      H5Dcreate2(file.id(), "images", type, space, H5P_DEFAULT, created, H5P_DEFAULT);
+  const std::size_t one = H5Tget_size(type), half = bytes.size() / 2;
+  REQUIRE(half == 2 * row_values * one);
+  for (hsize_t row = 0; row < rows; row += 2) {
+    const hsize_t origin[] = {row, 0, 0, 0};
+    const auto packed = pack(std::span(bytes).subspan(row / 2 * half, half), one);
+    REQUIRE(H5Dwrite_chunk(data, H5P_DEFAULT, 0, origin, packed.size(), packed.data()) >= 0);
+  }
+  H5Dclose(data);
+  H5Sclose(space);
+  H5Pclose(created);
+  file.write("labels", {rows}, {0, 1, 0, 1});
+  return file.close();
+}
+
 }  // namespace
 
 TEST_CASE("all numbers of 16 bits and floats pass as they are, in any layout, order and chunks",
@@ -157,6 +197,43 @@ TEST_CASE("all numbers of 16 bits and floats pass as they are, in any layout, or
           CHECK(read_all(set) == want);
           CHECK(view_all(DataSet(path)) == want);
         }
+  }
+  H5Tclose(half);
+  H5Tclose(half_of_others);
+}
+
+TEST_CASE("numbers of 16 bits and floats pass as they are from chunks by Blosc and Zstandard",
+          "[external][elements]") {
+  const Folder folder;
+  const fs::path path = folder.path / "a.h5";
+  const hid_t half = half_type(false), half_of_others = half_type(true);
+  const std::pair<Element, std::array<hid_t, 2>> kinds[] = {
+      {Element::u16, {H5T_STD_U16LE, H5T_STD_U16BE}},
+      {Element::i16, {H5T_STD_I16LE, H5T_STD_I16BE}},
+      {Element::f16, {half, half_of_others}},
+      {Element::f32, {H5T_IEEE_F32LE, H5T_IEEE_F32BE}}};
+  std::vector<std::pair<H5Z_filter_t, Packer>> packers;
+  for (const char* compressor : {"blosclz", "lz4", "lz4hc", "zlib", "zstd"})
+    for (const int shuffle : {BLOSC_NOSHUFFLE, BLOSC_SHUFFLE, BLOSC_BITSHUFFLE})
+      packers.emplace_back(32001, by_blosc(compressor, shuffle));
+  packers.emplace_back(32015, [](std::span<const std::uint8_t> chunk, std::size_t) {
+    std::vector<std::uint8_t> packed(ZSTD_compressBound(chunk.size()));
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), chunk.data(), chunk.size(), 3));
+    return packed;
+  });
+  for (const auto& [element, types] : kinds) {
+    const std::vector<std::uint8_t> want = bytes_of(element, all_values(element));
+    std::vector<std::uint8_t> turned = want;  // the other byte order
+    const auto one = static_cast<std::ptrdiff_t>(data::bytes_of(element));
+    for (auto at = turned.begin(); at != turned.end(); at += one) std::reverse(at, at + one);
+    for (const auto& [filter, pack] : packers) {
+      write_packed(path, types[0], want, filter, pack);
+      CHECK(DataSet(path).info().element == element);
+      CHECK_FALSE(DataSet(path).storage().through_hdf5);
+      CHECK(read_all(DataSet(path)) == want);
+      write_packed(path, types[1], turned, filter, pack);
+      CHECK(read_all(DataSet(path)) == want);
+    }
   }
   H5Tclose(half);
   H5Tclose(half_of_others);

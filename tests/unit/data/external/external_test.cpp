@@ -56,7 +56,7 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[external]") 
           const DataSet set(write_file_of(folder.path / "a.h5", form), spec);
           CAPTURE(i, channels_first, chunk[0], set.storage().layout);
           const bool native = numbers.type != H5T_STD_I16BE && numbers.type != H5T_IEEE_F64BE;
-          REQUIRE(set.storage().through_hdf5 == (i == 4 || !native));
+          REQUIRE(set.storage().through_hdf5 == (i == 4 || (i == 0 && !native)));
           REQUIRE(set.storage().block_rows == chunk[0]);
           require_rows(set);
         }
