@@ -11,9 +11,10 @@ h5py_or_skip "networks of any element and task answer over HTTP"
 
 served=()
 declare -A options
-while read -r name task of; do
+while read -r name task clip curve of; do
+  [[ $clip == - ]] && clip=
   run "$LOCKSTEP" train --model resnet20 --batch 32 --optim.lr 0.01 --threads 1 --data.train \
-    $name.h5 --data.task $task $of --epochs 1 --out $name
+    $name.h5 --data.task $task --data.clip "$clip" --data.curve $curve $of --epochs 1 --out $name
   ((status == 0)) || echo "$said"
   served+=("$name=$name")
   options[$name]=$of
