@@ -121,6 +121,7 @@ std::string identify_model(const PredictOptions& options, const infer::ModelWord
          fmt::format("{} {:08x}", about.network.name, hash(model::network_text(about.network))));
     line("weights" + of, fmt::format("{:08x}", hash(tensors_text(members[m].model))));
     line("precision" + of, choice_name(members[m].config.precision));
+    if (about.input.shaping.any()) line("values" + of, data::say_shaping(about.input.shaping));
     line("mean" + of, join(about.input.mean, " "));
     line("deviation" + of, join(about.input.stddev, " "));
   }

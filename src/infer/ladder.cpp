@@ -38,12 +38,14 @@ std::vector<std::uint8_t> trial_image(const nn::Shape& shape, std::size_t image)
 /// of all levels its deviation.
 std::vector<std::uint8_t> as_elements(const std::vector<std::uint8_t>& pixels,
                                       const nn::Shape& shape, const backend::ProgramSpec& program) {
-  if (program.element == data::Element::u8) return pixels;
+  if (backend::enter_as_bytes(program)) return pixels;
   std::vector<std::uint8_t> row;
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     const std::size_t c = i % shape.channels;
     const float level = (static_cast<float>(pixels[i]) - 128) / 64;
-    data::append_element(program.element, program.mean[c] + program.stddev[c] * level, row);
+    data::append_element(
+        program.element,
+        data::unshaped(program.shaping, c, program.mean[c] + program.stddev[c] * level), row);
   }
   return row;
 }

@@ -47,8 +47,9 @@ std::string shape_text(const data::DataSetInfo& info) {
   const std::string task =
       info.task == data::Task::classes ? "" : fmt::format(" with {}", choice_name(info.task));
   const std::string no_data = info.no_data ? ", no data " + data::say_no_data(info) : "";
-  return fmt::format("{} x {} pixels of {} channels{}{}{}", info.height, info.width, info.channels,
-                     element, task, no_data);
+  const std::string shaping = info.shaping.any() ? ", " + data::say_shaping(info.shaping) : "";
+  return fmt::format("{} x {} pixels of {} channels{}{}{}{}", info.height, info.width,
+                     info.channels, element, task, no_data, shaping);
 }
 
 nn::Design design_of(const config::Config& config) {
@@ -105,6 +106,7 @@ backend::ProgramSpec make_program_spec(const config::Config& config, const data:
                .delta = config.optim.huber_delta};
   spec.element = data.element;
   spec.no_data = data.no_data;
+  spec.shaping = data.shaping;
   spec.mean = data.mean;
   spec.stddev = data.stddev;
   return spec;

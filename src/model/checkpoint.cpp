@@ -66,16 +66,9 @@ class CheckpointReader {
       return {*value, short_side};
     fit.refuse(fmt::format("is not {}", join(choice_names<Resized>(), ", ")));
   }
-  data::Element element() const {
-    const h5::Item item = attribute("element");
-    if (const auto found = find_choice<data::Element>(item.text(longest_text))) return *found;
-    item.refuse(fmt::format("is not {}", join(choice_names<data::Element>(), ", ")));
-  }
-  data::Task task() const {
-    const h5::Item item = attribute("task");
-    if (const auto found = find_choice<data::Task>(item.text(longest_text))) return *found;
-    item.refuse(fmt::format("is not {}", join(choice_names<data::Task>(), ", ")));
-  }
+  data::Element element() const { return choice<data::Element>("element"); }
+  data::Task task() const { return choice<data::Task>("task"); }
+  data::Curve curve() const { return choice<data::Curve>("curve"); }
   void read_sums(std::span<double> sums) const { attribute("epoch_sums").read(sums); }
   std::string bytes(const std::string& name) const {
     const h5::Item item = data_set(name);
@@ -85,6 +78,12 @@ class CheckpointReader {
   }
 
  private:
+  template <class Chosen>
+  Chosen choice(const char* name) const {
+    const h5::Item item = attribute(name);
+    if (const auto found = find_choice<Chosen>(item.text(longest_text))) return *found;
+    item.refuse(fmt::format("is not {}", join(choice_names<Chosen>(), ", ")));
+  }
   h5::Item attribute(const char* name) const {
     return h5::Item::attribute(file_.get(), path_, name);
   }
@@ -198,6 +197,13 @@ CheckpointHeader read_header(const std::filesystem::path& path) {
     if (header.input.task == data::Task::values) {
       header.input.target_mean = file.tensor("target_mean");
       header.input.target_stddev = file.tensor("target_stddev");
+    }
+  }
+  if (file.has("curve")) {
+    header.input.shaping.curve = file.curve();
+    if (file.has("clip_low")) {
+      header.input.shaping.low = file.reals("clip_low", header.input.channels);
+      header.input.shaping.high = file.reals("clip_high", header.input.channels);
     }
   }
   header.input.mean = file.reals("mean", header.input.channels);

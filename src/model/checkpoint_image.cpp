@@ -20,6 +20,15 @@ namespace {
 constexpr std::size_t one_value = 1;
 constexpr h5::Writer::Shape single_shape(&one_value, 1);
 
+void write_shaping(h5::Writer& file, const data::Shaping& shaping) {
+  if (!shaping.any()) return;
+  file.attribute("curve", single_shape, choice_name(shaping.curve), h5::Ending::zero);
+  const std::size_t channels = shaping.low.size();
+  if (channels == 0) return;
+  file.attribute("clip_low", {&channels, 1}, shaping.low.data());
+  file.attribute("clip_high", {&channels, 1}, shaping.high.data());
+}
+
 void write_header(h5::Writer& file, const CheckpointHeader& header) {
   const auto number = [&file](const char* name, auto value) {
     file.attribute(name, single_shape, &value);
@@ -65,6 +74,7 @@ void write_header(h5::Writer& file, const CheckpointHeader& header) {
   if (header.input.element != data::Element::u8)
     file.attribute("element", single_shape, choice_name(header.input.element), h5::Ending::zero);
   if (header.input.no_data) file.attribute("no_data", {}, &*header.input.no_data);
+  write_shaping(file, header.input.shaping);
   numbers("mean", header.input.mean);
   numbers("stddev", header.input.stddev);
   if (header.input.task == data::Task::classes) return;
@@ -227,7 +237,8 @@ CheckpointImage make_checkpoint(const std::filesystem::path& path, const Checkpo
   const auto list = std::ranges::find(fills, parts_name, &Fill::name);
   const bool other_task =
       header.input.task != data::Task::classes || !header.progress.score.empty();
-  const int format = other_task                        ? format_with_task
+  const int format = header.input.shaping.any()        ? format_with_shaping
+                     : other_task                      ? format_with_task
                      : !header.input.has_plain_bytes() ? format_with_element
                      : parts.empty()                   ? checkpoint_format
                                                        : format_with_parts;

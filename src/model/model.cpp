@@ -78,6 +78,12 @@ void judge(const Description& about, const std::filesystem::path& path) {
                input.target_stddev[k] > 0,
            fmt::format("mean {} and deviation {} of value {} cannot be its units",
                        input.target_mean[k], input.target_stddev[k], k));
+  for (std::size_t channel = 0; channel < input.shaping.low.size(); ++channel)
+    expect(std::isfinite(input.shaping.low[channel]) &&
+               std::isfinite(input.shaping.high[channel]) &&
+               input.shaping.low[channel] <= input.shaping.high[channel],
+           fmt::format("{} and {} of channel {} cannot be limits (data.clip)",
+                       input.shaping.low[channel], input.shaping.high[channel], channel));
   for (std::size_t channel = 0; channel < input.mean.size(); ++channel)
     expect(std::isfinite(input.mean[channel]) && std::isfinite(input.stddev[channel]) &&
                input.stddev[channel] > 0,

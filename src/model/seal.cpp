@@ -24,10 +24,10 @@ int require_known_format(const std::filesystem::path& path, std::string_view beg
   int format = checkpoint_format;
   begin.remove_prefix(checkpoint_magic.size());
   std::from_chars(begin.data(), begin.data() + begin.size(), format);
-  require(format >= oldest_checkpoint_format && format <= format_with_task,
+  require(format >= oldest_checkpoint_format && format <= format_with_shaping,
           fmt::format("{}: has checkpoint format {}, but this lockstep reads formats {} to {}: use "
                       "the lockstep that wrote it",
-                      path.string(), format, oldest_checkpoint_format, format_with_task));
+                      path.string(), format, oldest_checkpoint_format, format_with_shaping));
   return format;
 }
 

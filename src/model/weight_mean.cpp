@@ -39,6 +39,9 @@ std::string difference(const Model& first, const Model& other) {
     return differ(choice_name(b.input.element), choice_name(a.input.element));
   if (data::say_no_data(a.input) != data::say_no_data(b.input))
     return differ(data::say_no_data(b.input), data::say_no_data(a.input));
+  if (a.input.shaping != b.input.shaping)
+    return differ("other values of data.clip and data.curve: " + say_shaping(b.input.shaping),
+                  "'" + say_shaping(a.input.shaping) + "'");
   if (a.input.mean != b.input.mean || a.input.stddev != b.input.stddev)
     return differ(
         fmt::format("mean [{}] and deviation [{}] of its input", join(b.input.mean, ", "),

@@ -52,9 +52,9 @@ StoredForm stored_as(const data::ImageForm& form, const model::Preparation& prep
                      const data::DataSetInfo& input, std::size_t rows) {
   require(
       input.has_plain_bytes(),
-      fmt::format("the network takes images of {}{}; images that come as files have uint8 pixels: "
+      fmt::format("the network takes images of {}; images that come as files have uint8 pixels: "
                   "only rows of HDF5 files can be predicted and evaluated",
-                  choice_name(input.element), input.no_data ? " with values of no data" : ""));
+                  say_values(input)));
   data::DataSetInfo stored = input;
   stored.rows = rows;
   stored.encoding = form.jpeg ? data::Encoding::jpeg : data::Encoding::raw;

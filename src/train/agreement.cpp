@@ -57,11 +57,11 @@ void require_same_options(const config::Config& config, comm::Control& control) 
 void require_same_data(const data::DataSet& rows, const std::string& what, comm::Control& control) {
   const data::DataSetInfo& info = rows.info();
   const std::string facts =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(info.encoding),
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(info.encoding),
                   info.height, info.width, info.channels, choice_name(info.element),
-                  say_no_data(info), choice_name(info.task), join(info.classes, "\n"),
-                  join(info.mean, " "), join(info.stddev, " "), join(info.target_mean, " "),
-                  join(info.target_stddev, " "), info.rows_hash);
+                  say_no_data(info), say_shaping(info.shaping), choice_name(info.task),
+                  join(info.classes, "\n"), join(info.mean, " "), join(info.stddev, " "),
+                  join(info.target_mean, " "), join(info.target_stddev, " "), info.rows_hash);
   const std::uint32_t hash = crc32c(facts.data(), facts.size());
   const std::string who =
       comm::disagreement(control, fmt::format("{} rows ({:08x})", info.rows, hash), what);

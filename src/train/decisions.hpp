@@ -35,6 +35,7 @@ struct Decisions {
     asked.data.val = data.val;
     asked.data.element = choices.element;
     asked.data.task = choices.task;
+    asked.data.clip = choices.clip;
     asked.comm.all_reduce = all_reduce;
     asked.comm.bucket_mb = bucket_mb;
     asked.lanes = lanes;

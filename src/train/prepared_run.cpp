@@ -12,7 +12,7 @@ namespace {
 DataChoices begun_with(const std::optional<ResumePoint>& resume) {
   if (!resume) return {};
   const config::Config before = written_config(*resume);
-  return {before.data.element, before.data.task};
+  return {before.data.element, before.data.task, before.data.clip};
 }
 
 }  // namespace

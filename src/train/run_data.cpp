@@ -94,9 +94,10 @@ RunData::RunData(const RunSpec& spec, comm::Control& control, const DataChoices&
 }
 
 DataChoices RunData::choices() const {
-  if (!training_ || !training_->external()) return {config_.data.element, config_.data.task};
+  const std::string clip = training_ ? data::limits_text(input_.shaping) : config_.data.clip;
+  if (!training_ || !training_->external()) return {config_.data.element, config_.data.task, clip};
   return {*find_choice<config::ElementChoice>(choice_name(input_.element)),
-          *find_choice<config::TaskChoice>(choice_name(input_.task))};
+          *find_choice<config::TaskChoice>(choice_name(input_.task)), clip};
 }
 
 void RunData::open_sets(const DataChoices& begun_with) {
@@ -106,10 +107,15 @@ void RunData::open_sets(const DataChoices& begun_with) {
     reading.element = choice_name(begun_with.element);
   if (config_.data.task == config::TaskChoice::automatic)
     reading.task = find_choice<data::Task>(choice_name(begun_with.task));
+  if (!begun_with.clip.empty() && data::asks_percentiles(config_.data.clip))
+    reading.clip = begun_with.clip;
   const data::DataSet& rows = training_.emplace(sets_.train, reading);
   require_channels(rows.info(), sets_.train);
   require_same_data(rows, "data.train", control_);
   say_what_is_read(rows, sets_.train);
+  if (const std::string said = data::say_shaping(rows.info().shaping);
+      control_.rank() == 0 && !said.empty())
+    log::info("data: values, before mean and deviation: " + said);
   augment_ = training_augment(config_, rows.info());
   input_ = data::delivered(rows.info(), augment_, sets_.train);
   require_effects_fit();

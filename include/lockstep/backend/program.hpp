@@ -63,6 +63,7 @@ struct ProgramSpec {
   data::Element element = data::Element::u8;  ///< of the images in a batch
   std::vector<float> mean, stddev;            ///< per channel: see data::DataSetInfo
   std::optional<float> no_data;               ///< see data::DataSetInfo; such values enter as 0
+  data::Shaping shaping;                      ///< of the values, before mean and deviation
   /// Use only library routines that give the same bits each time; the CPU backend has no others.
   bool deterministic = false;
   /// Training in fp16 on a GPU: each convolution also computes what it can of the batch norms
@@ -93,11 +94,16 @@ struct ProgramSpec {
   std::size_t slots = 1;
 };
 
-/// The two numbers a and b by which a channel's values v enter the network: as v * a + b where they
-/// are uint8, else as (v - a) * b.
+/// Whether values enter the network as v * a + b: they are uint8 that keep their shape. Else they
+/// enter as (v - a) * b.
+inline bool enter_as_bytes(const ProgramSpec& spec) {
+  return spec.element == data::Element::u8 && !spec.shaping.any();
+}
+
+/// These two numbers of a channel.
 inline std::pair<float, float> entry_of(const ProgramSpec& spec, std::size_t channel) {
   const float mean = spec.mean[channel], deviation = spec.stddev[channel];
-  if (spec.element == data::Element::u8) {
+  if (enter_as_bytes(spec)) {
     const auto by = arithmetic::pixel_scale(mean, deviation);
     return {by.scale, by.shift};
   }

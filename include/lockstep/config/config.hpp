@@ -73,7 +73,8 @@ struct Config {
 
   struct Data {
     std::string train, val;
-    std::string images, labels, val_images, val_labels, channels, no_data;
+    std::string images, labels, val_images, val_labels, channels, no_data, clip;
+    lockstep::data::Curve curve = lockstep::data::Curve::linear;
     ImageLayout layout = ImageLayout::automatic;
     ElementChoice element = ElementChoice::automatic;
     FloatRange range = FloatRange::automatic;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/data/shaping.hpp"
 
 namespace lockstep::data {
 
@@ -60,8 +61,10 @@ struct DataSetInfo {
   /// Names of what the network says: the classes, of which a row's label is one, the labels, or the
   /// values.
   std::vector<std::string> classes = {};
+  /// What happens to each value before mean and deviation.
+  Shaping shaping = {};
   /// Per channel, over the training rows (the validation set carries the training set's): of
-  /// value / 255 where the elements are uint8, else of the values.
+  /// value / 255 where the elements are uint8 and keep their shape, else of the shaped values.
   std::vector<float> mean = {}, stddev = {};
   /// Of each value, over the training rows in which it is known; empty with another task.
   std::vector<float> target_mean = {}, target_stddev = {};
@@ -73,8 +76,10 @@ struct DataSetInfo {
   std::uint64_t rows_hash = 0;
   /// How many numbers Batch::wanted has for a row.
   std::size_t wanted_values() const { return task == Task::classes ? 0 : classes.size(); }
-  /// Values can be mixed with each other: they are uint8, and none stands for no data.
-  bool has_plain_bytes() const { return element == Element::u8 && !no_data; }
+  /// Values can be mixed with each other: they are uint8 as they are, and none stands for no data.
+  bool has_plain_bytes() const { return element == Element::u8 && !no_data && !shaping.any(); }
+  /// How they enter the network: see mean.
+  bool enter_as_bytes() const { return element == Element::u8 && !shaping.any(); }
   std::size_t row_values() const { return height * width * channels; }
   std::size_t pixel_bytes() const { return channels * bytes_of(element); }
   std::size_t row_bytes() const { return height * width * pixel_bytes(); }
@@ -82,6 +87,8 @@ struct DataSetInfo {
 
 /// "none", "nan", "-9999": see DataSetInfo::no_data.
 std::string say_no_data(const DataSetInfo& info);
+/// "uint16", "uint8 with values of no data": what is to be said where has_plain_bytes() is false.
+std::string say_values(const DataSetInfo& info);
 
 }  // namespace lockstep::data
 

@@ -35,11 +35,11 @@ struct Progress {
 };
 
 /// The format that is written, where an exchange's state follows the HDF5 part, where the images'
-/// elements are not uint8, where the task is not classes or the best validation not that of top-1
-/// (both with or without what comes before), and the oldest one that is read. From 3 on a file
-/// explains its network on its own.
+/// elements are not uint8, where the task is not classes or the best validation not that of top-1,
+/// where values change before they are normalised (all with or without what comes before), and the
+/// oldest one that is read. From 3 on a file explains its network on its own.
 inline constexpr int checkpoint_format = 3, format_with_parts = 4, format_with_element = 5,
-                     format_with_task = 6, oldest_checkpoint_format = 2;
+                     format_with_task = 6, format_with_shaping = 7, oldest_checkpoint_format = 2;
 /// The exchange that needs no word in a checkpoint: it has no state, and older files have no other.
 inline constexpr const char* exact_exchange = "exact";
 

@@ -24,10 +24,12 @@ namespace lockstep::train {
 /// data.classes classes; 0: as the model is usually trained. As many as a step takes.
 data::DataSetInfo synthetic_rows(const config::Config& config);
 
-/// What is decided about other programs' files: what their numbers become, and what is learned.
+/// What is decided about data sets. Of other programs' files: what their numbers become, and what
+/// is learned. Of all: the numbers of data.clip.
 struct DataChoices {
   config::ElementChoice element = config::ElementChoice::automatic;
   config::TaskChoice task = config::TaskChoice::automatic;
+  std::string clip = {};
 };
 
 /// The rows of one run: its training and validation set, the order in which this replica reads
@@ -43,7 +45,7 @@ class RunData {
   RunData(const RunSpec& spec, comm::Control& control, const DataChoices& begun_with = {});
 
   const DataSets& sets() const { return sets_; }
-  /// What became of other programs' files; of shards, what the configuration says.
+  /// What became of other programs' files and of data.clip; else what the configuration says.
   DataChoices choices() const;
   /// The training rows as the network sees them.
   const data::DataSetInfo& input() const { return input_; }

@@ -174,10 +174,9 @@ Json measure(const DataBenchOptions& options) {
                         human_bytes(static_cast<double>(copy.available))));
   }
   if (options.config.data.read == config::ReadBy::mmap) rows.map();
-  require(
-      !options.normalise || (rows.info().element == data::Element::u8 && rows.info().channels <= 4),
-      fmt::format("--normalise is for uint8 of 1 to 4 channels: {} has {} of {}", options.path,
-                  choice_name(rows.info().element), rows.info().channels));
+  require(!options.normalise || (rows.info().enter_as_bytes() && rows.info().channels <= 4),
+          fmt::format("--normalise is for uint8 of 1 to 4 channels: {} has {} of {}", options.path,
+                      choice_name(rows.info().element), rows.info().channels));
   data::AugmentSpec how = train::training_augment(options.config, rows.info());
   data::DataSetInfo input = data::delivered(rows.info(), how, options.path);
   if (options.validation)

@@ -96,6 +96,7 @@ Json shards_as_json(const std::filesystem::path& path, const data::ExternalSpec&
           {"element", choice_name(info.element)},
           {"channel_names", info.channel_names},
           {"no_data", rows.say_share_of_no_data()},
+          {"shaping", data::say_shaping(info.shaping)},
           {"mean", info.mean},
           {"stddev", info.stddev},
           {"task", choice_name(info.task)},
@@ -136,6 +137,7 @@ Json checkpoint_as_json(const std::filesystem::path& path) {
           {"network", about.network.name},
           {"nodes", about.network.nodes.size()},
           {"input", {input.height, input.width, input.channels}},
+          {"shaping", data::say_shaping(input.shaping)},
           {"mean", input.mean},
           {"stddev", input.stddev},
           {"task", choice_name(input.task)},
@@ -171,6 +173,7 @@ Json weights_as_json(const std::filesystem::path& path) {
           {"network", about.network.name},
           {"nodes", about.network.nodes.size()},
           {"input", {about.input.height, about.input.width, about.input.channels}},
+          {"shaping", data::say_shaping(about.input.shaping)},
           {"mean", about.input.mean},
           {"stddev", about.input.stddev},
           {"fit", choice_name(about.preparation.fit)},
@@ -276,7 +279,8 @@ Command add_info(Arguments root) {
       "weights (.safetensors, .pth, .npz, .onnx) or a run's directory");
   app.add("path", options->path, "file, folder or pattern of files").required();
   for (const config::ConfigKey& key : config::config_keys())
-    if (key.for_external) add_key(app, key, options->config);
+    if (key.for_external || key.name == "data.clip" || key.name == "data.curve")
+      add_key(app, key, options->config);
   app.add_flag("--json", options->json, "print JSON");
   return {app,
           [options](Launch& launch) {

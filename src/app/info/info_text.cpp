@@ -65,6 +65,12 @@ std::string form_as_text(const Json& set) {
                      human_bytes(set["bytes"].get<double>() / set["rows"].get<double>()));
 }
 
+/// A line about what happens to values, or nothing.
+std::string shaping_as_text(const Json& of) {
+  const std::string shaping = of["shaping"];
+  return shaping.empty() ? "" : "values, before mean and deviation: " + shaping + '\n';
+}
+
 /// "3 channels", "12 channels of uint16".
 std::string channels_as_text(const Json& set) {
   const std::string element = set["element"];
@@ -78,13 +84,15 @@ std::string shards_as_text(const Json& set) {
                   set["path"].get<std::string>(), counted(set["rows"], "row"), form_as_text(set),
                   channels_as_text(set), counted(set["files"].size(), "file"));
   if (!set["sets"].is_null()) text += one_line(set["sets"].get<std::string>()) + '\n';
-  const bool bytes = set["element"] == choice_name(data::Element::u8);
+  const bool bytes =
+      set["element"] == choice_name(data::Element::u8) && set["shaping"].get<std::string>().empty();
   const auto listed = [&](const Json& list) {
     return bytes ? numbers(list) : join(list.get<std::vector<float>>(), " ");
   };
   text += fmt::format("mean {}, deviation {}\n", listed(set["mean"]), listed(set["stddev"]));
   if (const Json& names = set["channel_names"]; !names.empty())
     text += "channels " + one_line(join(names.get<std::vector<std::string>>(), ", ")) + '\n';
+  text += shaping_as_text(set);
   if (const std::string no_data = set["no_data"]; !no_data.empty()) text += no_data + '\n';
   text += reading_as_text(set["reading"]);
   text += counted_outputs(set) + ":";
@@ -117,6 +125,7 @@ std::string checkpoint_as_text(const Json& checkpoint) {
       fmt::format("\n{} tensors, weights and statistics of {} numbers; input {} x {} x {}; {}\n",
                   checkpoint["tensors"].size(), checkpoint["numbers"].dump(), input[0].dump(),
                   input[1].dump(), input[2].dump(), counted_outputs(checkpoint));
+  text += shaping_as_text(checkpoint);
   if (const std::string exchange = checkpoint["exchange"]; exchange != model::exact_exchange)
     text += fmt::format("exchange '{}': what stands for ranks that may differ\n", exchange);
   text +=
@@ -132,12 +141,12 @@ std::string weights_as_text(const Json& weights) {
   return fmt::format(
       "weights {}: {}, {}\nnetwork {} of {} nodes\n{} tensors of {} numbers; input {} x {} x {}; "
       "{}, "
-      "{}\n{}\n",
+      "{}\n{}{}\n",
       weights["path"].get<std::string>(), weights["format"].get<std::string>(),
       human_bytes(weights["bytes"]), weights["network"].get<std::string>(), weights["nodes"].dump(),
       weights["tensors"].size(), weights["numbers"].dump(), input[0].dump(), input[1].dump(),
       input[2].dump(), counted(weights["outputs"].get<std::size_t>(), "class"),
-      classes.empty() ? "not named" : "named",
+      classes.empty() ? "not named" : "named", shaping_as_text(weights),
       normalised ? fmt::format("mean {}, deviation {}", numbers(weights["mean"]),
                                numbers(weights["stddev"]))
                  : "mean and deviation are not in the file");

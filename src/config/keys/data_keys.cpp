@@ -64,6 +64,14 @@ std::vector<ConfigKey> data_keys() {
           "and deviation, and 0 after normalisation; none: what the file says is no data is data")
           .if_empty("what the file's attributes say is no data is an error")
           .for_external(),
+      key("data.clip", &C::data, &Section::clip,
+          "limits LOW,HIGH between which values are brought before mean and deviation: numbers, or "
+          "percentiles of each channel such as p2,p98, of at most 1,024 rows, which the run keeps; "
+          "with semicolons: for each channel its own")
+          .if_empty("none"),
+      key("data.curve", &C::data, &Section::curve,
+          "what values become then: log1p, the logarithm of 1 + v, or asinh, which takes negative "
+          "ones, too"),
       key("data.task", &C::data, &Section::task,
           "files that are not shards: what to learn: one class of a row; each of several labels, 0 "
           "or 1, also where one row in 10 or less is not one-hot; or numbers; auto: classes or "

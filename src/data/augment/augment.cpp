@@ -204,9 +204,10 @@ void cut_out(const AugmentSpec& spec, const RowPlacement& where, std::size_t hei
 }
 
 std::vector<std::uint8_t> mean_pixel(const DataSetInfo& info) {
-  const float unit = info.element == Element::u8 ? 255 : 1;
+  const float unit = info.enter_as_bytes() ? 255 : 1;
   std::vector<std::uint8_t> pixel;
-  for (const float mean : info.mean) append_element(info.element, mean * unit, pixel);
+  for (std::size_t c = 0; c < info.mean.size(); ++c)
+    append_element(info.element, unshaped(info.shaping, c, info.mean[c] * unit), pixel);
   return pixel;
 }
 

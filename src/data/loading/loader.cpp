@@ -93,7 +93,7 @@ struct Loader::Impl {
     require(spec.mix.mixup == 0 || shape.has_plain_bytes(),
             fmt::format("data.mixup mixes the levels of uint8, but the images are {}; data.cutmix "
                         "takes these, too",
-                        shape.no_data ? "without data in places" : choice_name(shape.element)));
+                        say_values(shape)));
     check(spec.workers > 0 && spec.slots > 0, "a loader has workers and slots");
     check(spec.batch <= sampler.batches(), "the first batch lies in the epoch");
     const std::size_t image_bytes = sampler.replica_batch() * row_bytes;

@@ -56,7 +56,7 @@ RowMaker::RowMaker(const DataSetInfo& stored, const AugmentSpec& spec, const std
   width_ = out.width;
   channels_ = out.channels;
   pixel_bytes_ = out.pixel_bytes();
-  if (out.element != Element::u8) border_ = fill_;
+  if (!out.enter_as_bytes()) border_ = fill_;
   const bool raw = stored.encoding == Encoding::raw;
   uncut_.cutout = 0;
   as_stored_ = raw && changes_nothing(spec, stored);

@@ -23,8 +23,7 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
                                        "with --data.size",
                                        path));
   const bool bytes = stored.has_plain_bytes();
-  const std::string kind =
-      choice_name(stored.element) + std::string(stored.no_data ? " with values of no data" : "");
+  const std::string kind = say_values(stored);
   require((!stretched && spec.short_side == 0) || bytes,
           fmt::format("{} has images of {}; only uint8 can be resized (data.resize, data.crop = "
                       "random-resized)",

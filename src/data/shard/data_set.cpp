@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "data/bytes/file_bytes.hpp"
 #include "data/bytes/row_names.hpp"
 #include "data/chunked/block_cache.hpp"
+#include "data/image/percentiles.hpp"
 #include "data/shard/shard_file.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/files/h5.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/data/element_bytes.hpp"
 #include "lockstep/data/image/channel_sums.hpp"
 
 namespace lockstep::data {
@@ -101,11 +104,61 @@ struct DataSet::Impl {
                  fmt::format("row {} has label {}, but there are {} classes (0 to {})", at.row,
                              *wrong, classes, classes - 1));
     }
-    if (spec.like != nullptr && spec.like->mean.size() == info.channels) {
+  }
+
+  // Of shards without a change of shape, mean and deviation are what they say.
+  void normalise(const ExternalSpec& spec) {
+    const bool is_like = spec.like != nullptr && spec.like->mean.size() == info.channels;
+    if (is_like)
+      info.shaping = spec.like->shaping;
+    else
+      shape_values(spec);
+    if (!external() && !info.shaping.any()) return;
+    if (is_like) {
       info.mean = spec.like->mean;
       info.stddev = spec.like->stddev;
     } else {
       measure_channels(spec.skips_bad_rows);
+    }
+  }
+
+  void shape_values(const ExternalSpec& spec) {
+    const std::vector<AskedLimits> asked = asked_limits(spec.clip);
+    require(asked.size() <= 1 || asked.size() == info.channels,
+            fmt::format("data.clip = {} has limits of {} channels, but {} has {}", spec.clip,
+                        asked.size(), files.front().path.string(), info.channels));
+    require(info.encoding == Encoding::raw || (asked.empty() && spec.curve == Curve::linear),
+            fmt::format("{} holds JPEGs: data.clip and data.curve are about the numbers of files",
+                        files.front().path.string()));
+    if (!asked.empty()) limit_values(spec, asked);
+    info.shaping.curve = spec.curve;
+  }
+
+  void limit_values(const ExternalSpec& spec, const std::vector<AskedLimits>& asked) {
+    std::vector<double> percents{0, 100};
+    for (const AskedLimits& one : asked)
+      for (const AskedLimit& limit : {one.low, one.high})
+        if (limit.is_percentile) percents.push_back(limit.number);
+    std::vector<std::vector<double>> found;
+    if (percents.size() > 2)
+      found = percentiles(info, percents,
+                          [&](const auto& use) { look_at_rows(spec.skips_bad_rows, use); });
+    std::vector<float>&low = info.shaping.low, &high = info.shaping.high;
+    std::size_t next = 2;
+    for (std::size_t c = 0; c < info.channels; ++c) {
+      if (asked.size() == 1) next = 2;
+      const AskedLimits& own = asked[asked.size() == 1 ? 0 : c];
+      const auto number = [&](const AskedLimit& limit) {
+        const double value = limit.is_percentile ? found[next++][c] : limit.number;
+        return std::isnan(value) ? 0.0f : static_cast<float>(value);
+      };
+      low.push_back(number(own.low));
+      high.push_back(number(own.high));
+      const bool constant = !found.empty() && !(found[0][c] < found[1][c]);
+      require(low[c] < high[c] || (low[c] == high[c] && constant),
+              fmt::format("{}: data.clip = {} would leave nothing of channel {}: its limits are {} "
+                          "and {}",
+                          files.front().path.string(), spec.clip, c, low[c], high[c]));
     }
   }
 
@@ -170,7 +223,7 @@ struct DataSet::Impl {
                            at.row, largest, there.size(), with_rows, there.size()));
   }
 
-  // Calls `use` with the pixels of at most 1024 rows.
+  // Calls `use` with the pixels of at most 1024 rows; of those that it throws BadRow about, too.
   template <class Use>
   void look_at_rows(bool skips_bad_rows, Use&& use) const {
     const bool all = info.rows <= sample_spans * sample_span_rows;
@@ -182,6 +235,7 @@ struct DataSet::Impl {
         const PlaceInFile at = place(row);
         try {
           at.file.rows->read(at.row, labels[row], image);
+          require_curve(at, image);
         } catch (const BadRow&) {
           if (!skips_bad_rows) throw;
           continue;
@@ -193,19 +247,48 @@ struct DataSet::Impl {
 
   // Mean and deviation from at most 1024 rows: the same ones on every rank and at every start.
   void measure_channels(bool skips_bad_rows) {
-    ChannelSums sums(info);
+    ChannelSums sums(info.shaping.any() ? shaped_info() : info);
+    std::vector<float> values;
     bool found = false;
     look_at_rows(skips_bad_rows, [&](std::span<const std::uint8_t> image) {
+      if (info.shaping.any()) image = shape_row(image, values);
       sums.add(image);
       found = true;
     });
     if (!found) h5::refuse(files.front().path, "none of the looked-at rows is whole");
     info.mean = sums.mean();
     info.stddev = sums.stddev();
-    if (info.element == Element::u8) return;
+    if (info.enter_as_bytes()) return;
     for (const std::size_t channel : sums.constant())
       doubts.push_back(fmt::format("{}: channel {} has one value in all looked-at rows",
                                    files.front().path.string(), channel));
+  }
+
+  // Shaped values as elements.
+  DataSetInfo shaped_info() const {
+    DataSetInfo shaped = info;
+    shaped.element = Element::f32;
+    shaped.shaping = {};
+    if (info.no_data) shaped.no_data = std::numeric_limits<float>::quiet_NaN();
+    return shaped;
+  }
+  std::span<const std::uint8_t> shape_row(std::span<const std::uint8_t> image,
+                                          std::vector<float>& values) const {
+    values.resize(info.row_values());
+    const Shaping& by = info.shaping;
+    for_each_value(info.element, image, [&](std::size_t i, float value) {
+      const std::size_t c = i % info.channels;
+      values[i] = stands_for_none(info.no_data, value)
+                      ? std::numeric_limits<float>::quiet_NaN()
+                      : shaped(by.curve, value, by.lowest(c), by.highest(c));
+    });
+    return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(float)};
+  }
+
+  void require_curve(const PlaceInFile& at, std::span<const std::uint8_t> image) const {
+    if (const auto place = find_uncurved(info, image))
+      throw BadRow(fmt::format("{}: row {} {}{}", at.file.path.string(), at.row,
+                               say_uncurved(info, image, *place), named(at)));
   }
 
   std::uint32_t hash_labels() const {
@@ -261,6 +344,7 @@ DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external
   for (const std::filesystem::path& file : files) impl_->open(file, external);
   if (files.size() > 1) impl_->doubt_if_missing(path, files);
   if (impl_->external()) impl_->complete(external);
+  impl_->normalise(external);
   // Classes of a validation set are compared with those of its training set instead.
   const std::size_t there = impl_->info.classes.size();
   require(impl_->external() || external.classes == 0 || external.classes == there ||
@@ -350,6 +434,7 @@ void DataSet::read(std::size_t row, std::span<std::uint8_t> image) const {
   check(image.size() == impl_->info.row_bytes(), "an image buffer of one row");
   const PlaceInFile at = impl_->place(row);
   impl_->naming(at, [&] { at.file.rows->read(at.row, impl_->labels[row], image); });
+  impl_->require_curve(at, image);
 }
 
 std::span<const std::uint8_t> DataSet::view(std::size_t row,
@@ -357,11 +442,13 @@ std::span<const std::uint8_t> DataSet::view(std::size_t row,
   const PlaceInFile at = impl_->place(row);
   const auto mapped =
       impl_->naming(at, [&] { return at.file.rows->in_place(at.row, impl_->labels[row]); });
+  if (!mapped.empty()) impl_->require_curve(at, mapped);
   if (!mapped.empty()) return mapped;
   const std::size_t bytes = impl_->info.row_bytes();
   if (buffer.size() < bytes) buffer.resize(bytes);
   const auto image = std::span(buffer).first(bytes);
   impl_->naming(at, [&] { at.file.rows->read(at.row, impl_->labels[row], image); });
+  impl_->require_curve(at, image);
   return image;
 }
 

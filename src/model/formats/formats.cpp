@@ -91,6 +91,7 @@ Model describe_input(const nn::ResNetSpec& spec, const TensorFile& file,
     }
     input.element = rows->element;
     input.no_data = rows->no_data;
+    input.shaping = rows->shaping;
     input.mean = rows->mean;
     input.stddev = rows->stddev;
   }

@@ -220,6 +220,8 @@ std::map<std::string, std::string> notes_of(const Model& model) {
       {"crc32c", checksum_of(model)}};
   if (input.element != data::Element::u8) notes["element"] = choice_name(input.element);
   if (input.no_data) notes["no_data"] = data::say_no_data(input);
+  if (!input.shaping.low.empty()) notes["clip"] = data::limits_text(input.shaping);
+  if (input.shaping.curve != data::Curve::linear) notes["curve"] = choice_name(input.shaping.curve);
   if (!input.mean.empty()) notes["mean"] = json_text(Json(input.mean));
   if (!input.stddev.empty()) notes["stddev"] = json_text(Json(input.stddev));
   if (input.task != data::Task::classes) notes["task"] = choice_name(input.task);
@@ -235,6 +237,23 @@ std::map<std::string, std::string> notes_of(const Model& model) {
   if (!model.settings.empty()) notes["settings"] = json_text(Json(model.settings));
   return notes;
 }
+
+namespace {
+
+void read_limits(const std::string& text, data::DataSetInfo& input) {
+  const std::vector<data::AskedLimits> limits = data::asked_limits(text);
+  require(limits.size() == 1 || limits.size() == input.channels,
+          fmt::format("its note 'clip' has limits of {} channels, not {}", limits.size(),
+                      input.channels));
+  require(!data::asks_percentiles(text), "its note 'clip' has no numbers");
+  for (std::size_t c = 0; c < input.channels; ++c) {
+    const data::AskedLimits& own = limits[limits.size() == 1 ? 0 : c];
+    input.shaping.low.push_back(static_cast<float>(own.low.number));
+    input.shaping.high.push_back(static_cast<float>(own.high.number));
+  }
+}
+
+}  // namespace
 
 void apply_notes(const std::map<std::string, std::string>& notes, Model& model) {
   const auto by = notes.find("producer");
@@ -261,6 +280,9 @@ void apply_notes(const std::map<std::string, std::string>& notes, Model& model) 
     require(number.has_value(), "its note 'no_data' is not a number");
     input.no_data = static_cast<float>(*number);
   }
+  if (const auto curve = notes.find("curve"); curve != notes.end())
+    input.shaping.curve = parse_choice<data::Curve>(curve->second, "its note 'curve'");
+  if (const auto clip = notes.find("clip"); clip != notes.end()) read_limits(clip->second, input);
   read_note(notes, "mean", input.mean);
   read_note(notes, "stddev", input.stddev);
   require(input.mean.size() == input.stddev.size() &&

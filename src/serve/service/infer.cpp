@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "lockstep/backend/answers.hpp"
-#include "lockstep/base/half.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/data/element_bytes.hpp"
 #include "serve/predictor.hpp"
 #include "serve/protocol/infer_request.hpp"
 #include "serve/protocol/route.hpp"
@@ -49,28 +49,18 @@ void take_room(Inferring& inferring, const Version& version) {
   if (!inferring.share.grow(inferring.job->rows * of_a_row)) throw RequestError(503, no_bytes_left);
 }
 
-float float_at(data::Element element, const std::uint8_t* bytes) {
-  if (element == data::Element::f32) {
-    float value = 0;
-    std::memcpy(&value, bytes, sizeof value);
-    return value;
-  }
-  std::uint16_t half = 0;
-  std::memcpy(&half, bytes, sizeof half);
-  return widen_f16(half);
-}
-
-/// As in a data set, no number may be infinite, or NaN where that is not no data.
+/// As in a data set, no number may be infinite, or NaN where that is not no data, and each has a
+/// value on its curve.
 void require_numbers(std::span<const std::uint8_t> bytes, const data::DataSetInfo& input) {
+  if (const auto place = data::find_uncurved(input, bytes))
+    expect(false, "input '{}': row {} {}", pixels_input, *place / input.row_values(),
+           data::say_uncurved(input, bytes, *place));
   if (!data::is_float(input.element)) return;
-  const std::size_t each = data::bytes_of(input.element);
-  for (std::size_t at = 0; at < bytes.size(); at += each) {
-    const float value = float_at(input.element, bytes.data() + at);
+  data::for_each_value(input.element, bytes, [&](std::size_t i, float value) {
     expect(std::isfinite(value) || (std::isnan(value) && input.no_data),
-           "input '{}': row {} has {} in channel {}", pixels_input, at / input.row_bytes(),
-           std::isnan(value) ? "NaN (not a number)" : "an infinite number",
-           at / each % input.channels);
-  }
+           "input '{}': row {} has {} in channel {}", pixels_input, i / input.row_values(),
+           std::isnan(value) ? "NaN (not a number)" : "an infinite number", i % input.channels);
+  });
 }
 
 /// Takes the bytes of rows, which have the right length.

@@ -65,9 +65,8 @@ std::optional<StoredForm> form_of_files(const ServeSpec& spec, const ModelFile& 
     return stored_as(spec.form, file.members.front().model.about.preparation, input, 1);
   require(!spec.form.jpeg && spec.form.height == 0,
           fmt::format("--resize and --jpeg say how images in files become rows, and the network "
-                      "takes {} of {}{}, and no files",
-                      counted(input.channels, "channel"), choice_name(input.element),
-                      input.no_data ? " with values of no data" : ""));
+                      "takes {} of {}, and no files",
+                      counted(input.channels, "channel"), say_values(input)));
   return std::nullopt;
 }
 

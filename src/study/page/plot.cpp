@@ -174,13 +174,13 @@ std::string line_svg(const std::vector<Spot>& line, const Axes& axes, const std:
       path, style);
 }
 
-const char* dashes(const Curve& curve) {
+const char* dashes(const PlotCurve& curve) {
   return curve.dotted   ? " stroke-dasharray=\"2 5\""
          : curve.dashed ? " stroke-dasharray=\"6 5\""
                         : "";
 }
 
-std::string curve_lines(const Curve& curve, const Axes& axes, bool one_line) {
+std::string curve_lines(const PlotCurve& curve, const Axes& axes, bool one_line) {
   const std::string stroke = fmt::format("stroke=\"{}\"", colour_of(curve.colour));
   std::string svg;
   if (curve.filled) {
@@ -225,9 +225,9 @@ std::string shortened(const std::string& name) {
   return name.size() <= most ? name : "..." + name.substr(name.size() - most + 3);
 }
 
-std::string legend_svg(const std::vector<Curve>& curves, double y) {
+std::string legend_svg(const std::vector<PlotCurve>& curves, double y) {
   std::string svg;
-  for (const Curve& curve : curves) {
+  for (const PlotCurve& curve : curves) {
     svg += fmt::format("<path d=\"M{:.0f} {:.0f}h24\" stroke=\"{}\" stroke-width=\"3\"{}/>\n", 16.0,
                        y - 6, colour_of(curve.colour), dashes(curve));
     svg += text_at(48, y, shortened(curve.name), "start", ink);
@@ -240,7 +240,7 @@ std::string legend_svg(const std::vector<Curve>& curves, double y) {
 
 std::string plot_svg(const Plot& plot) {
   Extent x, y;
-  for (const Curve& curve : plot.curves)
+  for (const PlotCurve& curve : plot.curves)
     for (const auto* spots : {&curve.around, &curve.line, &curve.spots})
       for (const Spot& spot : *spots) {
         y.take(spot.y);
@@ -257,7 +257,7 @@ std::string plot_svg(const Plot& plot) {
   const double height =
       picture_height + (legend ? legend_line * static_cast<double>(plot.curves.size()) : 0);
   std::string svg = open_svg(plot.title, height) + axes_svg(axes);
-  for (const Curve& curve : plot.curves) svg += curve_lines(curve, axes, !legend);
+  for (const PlotCurve& curve : plot.curves) svg += curve_lines(curve, axes, !legend);
   svg += marks_svg(plot.marks, axes);
   if (legend) svg += legend_svg(plot.curves, picture_height + 16);
   return svg + "</svg>\n";

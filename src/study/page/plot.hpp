@@ -41,7 +41,7 @@ std::string box_at(Spot corner, Spot size, const std::string& fill, const std::s
 std::string path_through(const std::vector<Spot>& places);
 
 /// One run's values, in rising order of x.
-struct Curve {
+struct PlotCurve {
   std::string name;
   std::size_t colour = 0;         ///< see colour_of()
   std::vector<Spot> around = {};  ///< faint, below the line: the extremes that the line smooths
@@ -57,7 +57,7 @@ struct PlotMark {
 };
 struct Plot {
   std::string title, y_name, x_name;
-  std::vector<Curve> curves = {};
+  std::vector<PlotCurve> curves = {};
   std::vector<PlotMark> marks = {};
   bool share = false;  ///< y is a share from 0 to `most_share`, and written in percent
   double most_share = 1;

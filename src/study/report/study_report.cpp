@@ -198,8 +198,9 @@ Plot plot_of(const Analysis& analysis, Interval Forecast::*value) {
             .share = efficiency,
             .most_share = 1.5,
             .log_y = !efficiency};
-  Curve law{.name = "the law", .filled = true}, ideal{.name = "ideal", .colour = 5, .dashed = true};
-  Curve measured{.name = "measured", .colour = 1}, outliers{.name = "outliers", .colour = 2};
+  PlotCurve law{.name = "the law", .filled = true},
+      ideal{.name = "ideal", .colour = 5, .dashed = true};
+  PlotCurve measured{.name = "measured", .colour = 1}, outliers{.name = "outliers", .colour = 2};
   const std::size_t every = (all.sizes.size() + 7) / 8;
   for (const Forecast& size : all.sizes) {
     const double ranks = static_cast<double>(size.ranks);
@@ -218,7 +219,7 @@ Plot plot_of(const Analysis& analysis, Interval Forecast::*value) {
   }
   plot.curves = {law};
   if (!efficiency) plot.curves.push_back(ideal);
-  for (const Curve* one : {&measured, &outliers})
+  for (const PlotCurve* one : {&measured, &outliers})
     if (!one->spots.empty()) plot.curves.push_back(*one);
   return plot;
 }

@@ -36,8 +36,8 @@ Unit unit_of(const std::vector<RunStory>& runs) {
   return {known && !equal};
 }
 
-Curve curve_of(const RunStory& run, const Bins<Extremes>& bins, const Unit& unit) {
-  Curve curve;
+PlotCurve curve_of(const RunStory& run, const Bins<Extremes>& bins, const Unit& unit) {
+  PlotCurve curve;
   for (std::size_t k = 0; k < bins.pieces().size(); ++k) {
     const Extremes& piece = bins.pieces()[k];
     const double width = static_cast<double>(bins.width());
@@ -59,8 +59,8 @@ Curve curve_of(const RunStory& run, const Bins<Extremes>& bins, const Unit& unit
 }
 
 /// One value for each epoch that has it.
-Curve epoch_curve(const RunStory& run, const Unit& unit, auto&& value_of) {
-  Curve curve;
+PlotCurve epoch_curve(const RunStory& run, const Unit& unit, auto&& value_of) {
+  PlotCurve curve;
   for (const observe::EpochRecord& epoch : run.epochs)
     if (const std::optional<double> value = value_of(epoch))
       curve.line.push_back({unit.of(run, static_cast<double>(epoch.step)), *value});
@@ -100,8 +100,8 @@ constexpr Kind curve_kinds[] = {
      nullptr, false}};
 
 void add_run(const RunStory& run, const Kind& kind, const Unit& unit, std::size_t colour,
-             bool alone, std::vector<Curve>& curves) {
-  const auto add = [&](Curve curve, const std::string& what, std::size_t of, bool dashed,
+             bool alone, std::vector<PlotCurve>& curves) {
+  const auto add = [&](PlotCurve curve, const std::string& what, std::size_t of, bool dashed,
                        bool dotted = false) {
     if (curve.line.empty()) return;
     curve.name = alone ? what : dashed ? run.name + ", " + what : run.name;

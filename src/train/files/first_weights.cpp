@@ -176,8 +176,9 @@ std::vector<float> in_deviations_of(const data::DataSetInfo& input, const model:
 /// trained with, it does not say.
 std::string describe_normalisation(const data::DataSetInfo& file, const data::DataSetInfo& input) {
   const auto numbers = [](const data::DataSetInfo& info) {
-    return fmt::format("[{:.3g}] and [{:.3g}]", fmt::join(info.mean, ", "),
-                       fmt::join(info.stddev, ", "));
+    const std::string shaping = data::say_shaping(info.shaping);
+    return fmt::format("[{:.3g}] and [{:.3g}]{}", fmt::join(info.mean, ", "),
+                       fmt::join(info.stddev, ", "), shaping.empty() ? "" : " after " + shaping);
   };
   std::string text = fmt::format("; images are normalised by the data set's mean and deviation, {}",
                                  numbers(input));

@@ -11,11 +11,12 @@ law="onnxruntime's answers are those of predict, of each element and task"
 clients_or_skip "$law" onnxruntime h5py
 "$python" "$root/tests/support/clients/delivered.py" write
 
-# delivers NAME TASK OPTION...: trains, predicts, exports and compares.
+# delivers NAME TASK CLIP CURVE OPTION...: trains, predicts, exports and compares.
 delivers() {
-  local name=$1 task=$2 of=${*:3}
+  local name=$1 task=$2 clip=${3#-} curve=$4 of=${*:5}
   "$LOCKSTEP" train --model resnet20 --batch 32 --optim.lr 0.01 --threads 1 --precision fp32 \
-    --data.train $name.h5 --data.task $task $of --epochs 3 --out $name >$name.log 2>&1 &&
+    --data.train $name.h5 --data.task $task --data.clip "$clip" --data.curve $curve $of \
+    --epochs 3 --out $name >$name.log 2>&1 &&
     "$LOCKSTEP" predict $name $name.h5 --logits --threads 1 --out of-$name $of &&
     "$LOCKSTEP" export $name --to $name.onnx &&
     "$LOCKSTEP" export $name --fold --to $name-fold.onnx &&
@@ -25,8 +26,8 @@ delivers() {
     h5diff of-$name/predictions.h5 again-$name/predictions.h5 /logits
 }
 ok=0
-while read -r name task of; do
-  run delivers $name $task $of
+while read -r name task clip curve of; do
+  run delivers $name $task $clip $curve $of
   ((status == 0)) || { ok=1 && cat $name.log && break; }
 done <"$root/tests/support/clients/delivered.sets"
 verdict $ok "$law, and the file read again has their bits"

@@ -186,3 +186,63 @@ TEST_CASE("every element is normalised by subtraction and 1 / deviation, plain a
   require_entered(data::Element::f16, [](std::uint16_t bits, float) { return widen_f16(bits); });
   require_entered(data::Element::f32, [](std::uint16_t, float value) { return value; });
 }
+
+TEST_CASE("elements enter between limits and on a curve as data::shaped says, plain and folded",
+          "[kernel][elements]") {
+  constexpr std::size_t side = 9, pixels = side * side;
+  const auto require_entered = [&]<class T>(data::Element element, T) {
+    for (const int channels : {1, 3, 12, 13})
+      for (const data::Curve curve : {data::Curve::linear, data::Curve::log1p, data::Curve::asinh})
+        for (const bool sparse : {false, true}) {
+          INFO(choice_name(element) << ", " << channels << ", " << choice_name(curve));
+          const auto count = static_cast<std::size_t>(channels);
+          std::vector<float> mean(count), inverse(count), low(count), high(count), entered;
+          std::vector<T> stored(pixels * count);
+          for (std::size_t c = 0; c < count; ++c) {
+            mean[c] = static_cast<float>(c) / 4;
+            inverse[c] = 1 / (2.f + static_cast<float>(c));
+            low[c] = static_cast<float>(c);
+            high[c] = 50 + static_cast<float>(c);
+          }
+          for (std::size_t i = 0; i < stored.size(); ++i) {
+            const std::size_t c = i % count;
+            const bool is_half = element == data::Element::f16;
+            stored[i] = static_cast<T>(is_half ? 0x3c00 + i * 37 % 0x2000 : i * 7 % 120);
+            const float value = is_half ? widen_f16(static_cast<std::uint16_t>(stored[i]))
+                                        : static_cast<float>(stored[i]);
+            entered.push_back(sparse && value == 7
+                                  ? 0
+                                  : (data::shaped(curve, value, low[c], high[c]) - mean[c]) *
+                                        inverse[c]);
+          }
+          const int padded = (channels + 3) / 4 * 4;
+          const ImageInput in{stored.data(), pixels,         channels,   padded,
+                              mean.data(),   inverse.data(), sparse,     7,
+                              curve,         low.data(),     high.data()},
+              floats{entered.data(), pixels, channels, padded, nullptr, nullptr};
+          const Fold fold = fold_of_squares(side, channels, padded);
+          const std::size_t folded =
+              fold.folded_pixels() * static_cast<std::size_t>(fold.folded_channels());
+          const auto made = [&](bool elements) {
+            return in_every_order([&](cudaStream_t stream) {
+              Values plain(Storage::fp32, pixels * static_cast<std::size_t>(padded)),
+                  cells(Storage::fp32, folded);
+              if (elements) {
+                normalise_elements(element, in, Storage::fp32, plain.data(), stream);
+                fold_elements(element, in, fold, Storage::fp32, cells.data(), stream);
+              } else {
+                convert_floats(floats, Storage::fp32, plain.data(), stream);
+                fold_floats(floats, fold, Storage::fp32, cells.data(), stream);
+              }
+              return Outputs{plain.read(), cells.read()};
+            });
+          };
+          CHECK(made(true) == made(false));
+        }
+  };
+  require_entered(data::Element::u8, std::uint8_t{});
+  require_entered(data::Element::u16, std::uint16_t{});
+  require_entered(data::Element::i16, std::int16_t{});
+  require_entered(data::Element::f16, std::uint16_t{});
+  require_entered(data::Element::f32, float{});
+}

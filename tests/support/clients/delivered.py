@@ -1,5 +1,5 @@
 """delivered.py write: writes rows of each element, task and kind of no data, as NAME.h5: those of
-delivered.sets, a line each: NAME TASK OPTION...
+delivered.sets, a line each: NAME TASK CLIP CURVE OPTION...; CLIP - means no limits
 delivered.py compare NAME FILE.onnx TASK: what onnxruntime makes of these rows is what `predict` has
 written to of-NAME/predictions.h5. Prints the largest difference, as a share of what is allowed."""
 
@@ -37,6 +37,9 @@ def write():
     rows_of("half", (images[..., :5] / 100).astype("f2"), values, "values")
     rows_of("real", np.where(holes, np.nan, images / 1000).astype("f4"), labels)
     rows_of("single", images.astype("f4"), values[:, :1], "values")
+    rows_of("bent", (images * 50).astype("i2"), labels)
+    rows_of("logged", images[..., 3:6].clip(0, 255).astype("u1"), classes)
+    rows_of("sunken", np.where(holes, np.nan, (images - 90) / 10).astype("f4"), labels)
 
 
 def compare(name, path, task):

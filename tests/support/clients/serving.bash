@@ -43,13 +43,14 @@ find_serve_clients() {
 }
 
 make_delivered() {
-  local name task of
+  local name task clip curve of
   "$python" "$support/clients/delivered.py" write
   served=()
   declare -gA delivered
-  while read -r name task of; do
+  while read -r name task clip curve of; do
     run "$LOCKSTEP" train --model resnet20 --batch 32 --optim.lr 0.01 --threads 1 --data.train \
-      $name.h5 --data.task $task $of --epochs 1 --out $name
+      $name.h5 --data.task $task --data.clip "${clip#-}" --data.curve $curve $of --epochs 1 \
+      --out $name
     ((status == 0)) || echo "$said"
     served+=("$name=$name")
     delivered[$name]=$of

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -165,6 +166,53 @@ TEST_CASE("values that stand for no data enter as exactly 0, of every element", 
       if (element == Element::u8) continue;
       CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
     }
+}
+
+TEST_CASE("values enter between their limits and on their curve, of every element, to the bit",
+          "[cpu][elements][shaping]") {
+  for (const Element element :
+       {Element::u8, Element::u16, Element::i16, Element::f16, Element::f32})
+    for (const std::size_t channels : {1u, 3u, 12u, 13u})
+      for (const auto& [curve, limited] :
+           {std::pair{data::Curve::linear, true}, std::pair{data::Curve::log1p, true},
+            std::pair{data::Curve::asinh, false}}) {
+        CAPTURE(choice_name(element), channels, choice_name(curve), limited);
+        const nn::Network network = network_of(channels);
+        ProgramSpec spec;
+        spec.batch = rows;
+        spec.element = element;
+        spec.no_data = 7;
+        spec.shaping.curve = curve;
+        for (std::size_t c = 0; c < channels; ++c) {
+          spec.mean.push_back(static_cast<float>(c) / 10);
+          spec.stddev.push_back(1 + static_cast<float>(c) / 10);
+          if (!limited) continue;
+          spec.shaping.low.push_back(static_cast<float>(c));
+          spec.shaping.high.push_back(100 + static_cast<float>(c));
+        }
+        std::vector<std::uint8_t> bytes;
+        std::vector<float> entered;
+        for (std::size_t i = 0; i < rows * network.input.count(); ++i) {
+          const std::size_t c = i % channels;
+          const auto bits = static_cast<std::uint32_t>(draw(2, channels, i, Draw::synth));
+          const float value = element == Element::f32 ? static_cast<float>(bits % 4000) / 10 - 200
+                                                      : append(element, bits, bytes);
+          if (element == Element::f32) data::append_element(element, value, bytes);
+          const float within =
+              !limited ? value : std::clamp(value, spec.shaping.low[c], spec.shaping.high[c]);
+          const float number = data::curved(curve, within);
+          entered.push_back(value == 7 ? 0 : (number - spec.mean[c]) * (1 / spec.stddev[c]));
+        }
+        const std::vector<data::Target> targets(rows, {1, 1, 1});
+        const auto got = results(network, spec, [&](Program& program) {
+          program.load(
+              {.images = bytes.data(), .targets = targets.data(), .rows = rows, .capacity = rows});
+        });
+        const auto want = results(
+            network, spec, [&](Program& program) { program.load_normalised(entered, targets); });
+        REQUIRE(got.size() == want.size());
+        CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
+      }
 }
 
 TEST_CASE("bytes of many channels enter as those of few", "[cpu][elements]") {

@@ -12,8 +12,9 @@ namespace lockstep::data {
 /// NaN; or both.
 enum class UnknownLabels { none, minus_one, nan, both };
 
-/// How to read HDF5 files that are not shards: one data set of images, one of labels. Rows become
-/// elements [height, width, channels]; of some kinds of numbers they are that already.
+/// How to read a data set. What is not about `clip` and `curve` concerns HDF5 files that are not
+/// shards: one data set of images, one of labels. Rows become elements [height, width, channels];
+/// of some kinds of numbers they are that already.
 struct ExternalSpec {
   /// Names of the data sets; empty: found by shape and name. Several for the images, with commas:
   /// the channels of one after those of the other.
@@ -33,14 +34,18 @@ struct ExternalSpec {
   /// The number that stands for no data, or nan; none: what the file's attributes say stands for no
   /// data is data; empty: that is an error where it occurs.
   std::string no_data = {};
+  /// What happens to values before mean and deviation, which are then those of at most 1024 rows:
+  /// see asked_limits(). Empty: no limits.
+  std::string clip = {};
+  Curve curve = Curve::linear;
   /// What a network is to say of a row; nullopt: classes where a label is one whole number, a text
   /// or one-hot in each row, and labels where each row has several 0 and 1.
   std::optional<Task> task = std::nullopt;
   UnknownLabels unknown = UnknownLabels::none;
   /// 0: as many as the file names, or as its labels have texts, else the largest label + 1.
   std::size_t classes = 0;
-  /// For a validation set: the training set, which gives its element, task, classes, means and
-  /// deviations.
+  /// For a validation set: the training set, which gives its element, task, classes, shaping, means
+  /// and deviations.
   /// Null: these are found in the files, mean and deviation from at most 1024 rows.
   const DataSetInfo* like = nullptr;
   bool skips_bad_rows = false;  ///< mean and deviation are found without them; else one is an error

@@ -155,8 +155,42 @@ class OnnxNetwork {
                                        {"images"}, cast_to(OnnxType::real32));
     const std::string x = put("Transpose", it.name + ".nchw", planes(it.shape), {real},
                               Attributes().wholes("perm", Sizes{0, 3, 1, 2}));
-    if (!input_.no_data) return write_entry(it, it.name, x);
-    return write_missing(it, x, write_entry(it, it.name + ".entered", x));
+    const std::string shaped = write_curve(it, write_limits(it, x));
+    if (!input_.no_data) return write_entry(it, it.name, shaped);
+    return write_missing(it, x, write_entry(it, it.name + ".entered", shaped));
+  }
+
+  /// Clip knows one pair of limits for all channels.
+  std::string write_limits(const Node& it, const std::string& x) {
+    const data::Shaping& shaping = input_.shaping;
+    if (shaping.low.empty()) return x;
+    const Sizes each_channel = {1, shaping.low.size(), 1, 1};
+    const std::string above = put("Max", it.name + ".above", planes(it.shape),
+                                  {x, constant(it, "low", each_channel, shaping.low)});
+    return put("Min", it.name + ".limited", planes(it.shape),
+               {above, constant(it, "high", each_channel, shaping.high)});
+  }
+
+  /// log1p in double: a float's 1 + x would lose small values.
+  std::string write_curve(const Node& it, const std::string& x) {
+    const std::string curved = it.name + ".curved";
+    if (input_.shaping.curve == data::Curve::linear) return x;
+    if (input_.shaping.curve == data::Curve::asinh)
+      return put("Asinh", curved, planes(it.shape), {x});
+    const std::string one = fresh(it.name + ".one");
+    graph_.constant(one, std::vector<double>{1});
+    std::string made = x;
+    const auto step = [&](const char* op, const std::string& what,
+                          const std::vector<std::string>& more, const Attributes& attributes = {}) {
+      std::vector<std::string> inputs{made};
+      inputs.insert(inputs.end(), more.begin(), more.end());
+      made = fresh(it.name + what);
+      graph_.node(op, made, inputs, attributes);
+    };
+    step("Cast", ".wide", {}, cast_to(OnnxType::real64));
+    step("Add", ".above_one", {one});
+    step("Log", ".log", {});
+    return put("Cast", curved, planes(it.shape), {made}, cast_to(OnnxType::real32));
   }
   static Attributes cast_to(OnnxType type) {
     return Attributes().whole("to", static_cast<std::size_t>(type));
@@ -165,7 +199,7 @@ class OnnxNetwork {
   /// Normalises with the arithmetic of a backend.
   std::string write_entry(const Node& it, const std::string& output, const std::string& x) {
     Values first, second;
-    const bool bytes = input_.element == data::Element::u8;
+    const bool bytes = input_.enter_as_bytes();
     for (std::size_t c = 0; c < it.shape.channels; ++c) {
       const float mean = input_.mean.at(c), deviation = input_.stddev.at(c);
       const auto of_byte = backend::arithmetic::pixel_scale(mean, deviation);

@@ -1,9 +1,11 @@
 #include "ports/cpu/units/boundary_runner.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/element_bytes.hpp"
 
 namespace lockstep::cpu {
 namespace {
@@ -52,6 +54,10 @@ Image::Image(Context& context) : c(context), rows_(context.spec.slots) {
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
         "mean and deviation must have one value for each channel");
   const std::size_t period = usual_period % channels == 0 ? usual_period : std::lcm(16, channels);
+  for (std::size_t i = 0; i < channels; ++i) {
+    low_.push_back(c.spec.shaping.lowest(i));
+    high_.push_back(c.spec.shaping.highest(i));
+  }
   for (std::size_t i = 0; i < period; ++i) {
     const auto [a, b] = backend::entry_of(c.spec, i % channels);
     a_.push_back(a);
@@ -75,12 +81,35 @@ void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
   const data::Element element = c.spec.element;
   if (rows.floats)
     c.kernels.from_float(rows.floats + first, count, out);
+  else if (c.spec.shaping.any())
+    shaped_values(first, count, out);
   else if (element == data::Element::u8 && a_.size() == usual_period && !c.spec.no_data)
     c.kernels.normalise(rows.bytes + first, count, a_.data(), b_.data(), out);
   else
     c.kernels.enter(
         element, rows.bytes + first * data::bytes_of(element), count,
         {.a = a_.data(), .b = b_.data(), .period = a_.size(), .no_data = c.spec.no_data}, out);
+}
+
+void Image::shaped_values(std::size_t first, std::size_t count, std::byte* out) const {
+  constexpr std::size_t piece = 1024;
+  const data::Element element = c.spec.element;
+  const data::Shaping& shaping = c.spec.shaping;
+  float entered[piece];
+  for (std::size_t done = 0; done < count; done += piece) {
+    const std::size_t values = std::min(count - done, piece),
+                      bytes = values * data::bytes_of(element);
+    const std::uint8_t* from = rows_[c.slot].bytes + (first + done) * data::bytes_of(element);
+    for_each_value(element, {from, bytes}, [&](std::size_t i, float value) {
+      const std::size_t at = (first + done + i) % a_.size(), channel = at % low_.size();
+      entered[i] = data::stands_for_none(c.spec.no_data, value)
+                       ? 0
+                       : backend::arithmetic::entered(
+                             data::shaped(shaping.curve, value, low_[channel], high_[channel]),
+                             {a_[at], b_[at]});
+    });
+    c.kernels.from_float(entered, values, out + done * bytes_of(c.storage));
+  }
 }
 
 }  // namespace lockstep::cpu

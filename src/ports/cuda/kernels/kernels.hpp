@@ -48,6 +48,9 @@ struct ImageInput {
   /// Elements that are `no_data`, or NaN, become 0.
   bool has_no_data = false;
   float no_data = 0;
+  /// Before that: see data::shaped(). Null: elements keep their shape.
+  data::Curve curve = data::Curve::linear;
+  const float *low = nullptr, *high = nullptr;
 };
 void normalise_elements(data::Element element, const ImageInput& in, Storage storage, void* out,
                         cudaStream_t stream);

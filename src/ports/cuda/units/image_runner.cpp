@@ -91,9 +91,12 @@ class ImageRunner final : public Runner {
     const std::size_t channels = c.network.input.channels;
     check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
           "mean and deviation must have one value for each channel");
-    std::vector<float> numbers(2 * channels);
-    for (std::size_t i = 0; i < channels; ++i)
+    std::vector<float> numbers(4 * channels);
+    for (std::size_t i = 0; i < channels; ++i) {
       std::tie(numbers[i], numbers[channels + i]) = backend::entry_of(c.spec, i);
+      numbers[2 * channels + i] = c.spec.shaping.lowest(i);
+      numbers[3 * channels + i] = c.spec.shaping.highest(i);
+    }
     scale_and_shift_ = DeviceBuffer(numbers.size() * sizeof(float), "mean and deviation");
     check_cuda(cudaMemcpyAsync(scale_and_shift_.data(), numbers.data(), scale_and_shift_.size(),
                                cudaMemcpyHostToDevice, c.stream()),
@@ -112,6 +115,11 @@ class ImageRunner final : public Runner {
     in.shift = in.scale + in.channels;
     in.has_no_data = c.spec.no_data.has_value();
     in.no_data = c.spec.no_data.value_or(0);
+    if (c.spec.shaping.any()) {
+      in.curve = c.spec.shaping.curve;
+      in.low = in.shift + in.channels;
+      in.high = in.low + in.channels;
+    }
     void* const out = c.at(p.value);
     const Storage storage = c.plan.storage;
     if (c.input.normalised()) {

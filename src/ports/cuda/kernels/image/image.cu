@@ -20,10 +20,28 @@ struct Sparse {
   In stored;
 };
 
+/// An element whose shape changes, and which may stand for no data.
+template <class Stored>
+struct Shaped {
+  Stored stored;
+};
+
+template <class Stored>
+Shaped<Stored> shaped_form(Stored) {
+  return {};
+}
+template <class Stored>
+Shaped<Stored> shaped_form(Numbered<Stored>) {
+  return {};
+}
+
 /// Calls `use` with the type of an input's elements.
 template <class Use>
 void with_element(data::Element element, const ImageInput& in, Use use) {
-  const auto choose = [&]<class In>(In one) { in.has_no_data ? use(Sparse<In>{}) : use(one); };
+  const auto choose = [&]<class In>(In one) {
+    if (in.low != nullptr) return use(shaped_form(one));
+    in.has_no_data ? use(Sparse<In>{}) : use(one);
+  };
   switch (element) {
     case data::Element::u8:
       return choose(std::uint8_t{});
@@ -47,31 +65,50 @@ __device__ inline float to_float(Numbered<Stored> v) {
   return to_float(v.stored);
 }
 
+/// What becomes of values before their mean is subtracted.
+struct Before {
+  bool has_no_data;
+  float no_data;
+  data::Curve curve;
+  const float *low, *high;
+};
+inline Before before_entry(const ImageInput& in) {
+  return {in.has_no_data, in.no_data, in.curve, in.low, in.high};
+}
+
 /// One channel of a pixel as the network reads it: elements are normalised, floats already are.
 template <class Stored>
 __device__ inline float entered(Numbered<Stored> pixel, const float* mean, const float* inverse,
-                                int c, float) {
+                                int c, const Before&) {
   return backend::arithmetic::entered(to_float(pixel.stored), {mean[c], inverse[c]});
 }
 __device__ inline float entered(std::uint8_t pixel, const float* scale, const float* shift, int c,
-                                float) {
+                                const Before&) {
   return backend::arithmetic::normalised(pixel, {scale[c], shift[c]});
 }
-__device__ inline float entered(float value, const float*, const float*, int, float) {
+__device__ inline float entered(float value, const float*, const float*, int, const Before&) {
   return value;
 }
 template <class In>
 __device__ inline float entered(Sparse<In> pixel, const float* a, const float* b, int c,
-                                float no_data) {
+                                const Before& by) {
   const float v = to_float(pixel.stored);
-  return v == no_data || v != v ? 0.f : entered(pixel.stored, a, b, c, no_data);
+  return v == by.no_data || v != v ? 0.f : entered(pixel.stored, a, b, c, by);
+}
+template <class Stored>
+__device__ inline float entered(Shaped<Stored> pixel, const float* mean, const float* inverse,
+                                int c, const Before& by) {
+  const float v = to_float(pixel.stored);
+  if (by.has_no_data && (v == by.no_data || v != v)) return 0.f;
+  return backend::arithmetic::entered(data::shaped(by.curve, v, by.low[c], by.high[c]),
+                                      {mean[c], inverse[c]});
 }
 
 namespace {
 
 /// One thread writes four channels of one pixel. REQUIRES: fewer than 2^31 threads.
 template <class In, class T>
-__global__ void image_kernel(ImageInput in, Divider quads, T* out) {
+__global__ void image_kernel(ImageInput in, Before by, Divider quads, T* out) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= static_cast<unsigned>(in.count) * quads.divisor) return;
   const unsigned pixel = quads.quotient(i);
@@ -80,7 +117,7 @@ __global__ void image_kernel(ImageInput in, Divider quads, T* out) {
   float values[4] = {};
   for (int k = 0; k < 4; ++k) {
     const int c = first + k;
-    if (c < in.channels) values[k] = entered(from[c], in.scale, in.shift, c, in.no_data);
+    if (c < in.channels) values[k] = entered(from[c], in.scale, in.shift, c, by);
   }
   store(out + std::size_t{i} * 4, values);
 }
@@ -97,7 +134,7 @@ void enter(const ImageInput& in, Storage storage, void* out, cudaStream_t stream
           static_cast<const In*>(in.pixels) + done * static_cast<std::size_t>(in.channels);
       part.count = std::min(most, in.count - done);
       launch("image_kernel", image_kernel<In, T>, blocks_for(part.count * quads.divisor),
-             block_threads, stream, part, quads,
+             block_threads, stream, part, before_entry(in), quads,
              static_cast<T*>(out) + done * static_cast<std::size_t>(in.padded));
     }
   });
@@ -139,8 +176,7 @@ struct FoldedImages {
 template <class In, class T, int known_channels, int known_stride>
 __global__ void __launch_bounds__(block_threads)
     fold_kernel(const In* __restrict__ pixels, const float* __restrict__ scale,
-                const float* __restrict__ shift, float no_data, FoldedImages of,
-                T* __restrict__ out) {
+                const float* __restrict__ shift, Before by, FoldedImages of, T* __restrict__ out) {
   using Access = Pack<T, width<T>>;
   __shared__ Access line[most_folded_channels / width<T>];
   const int channels = known_channels > 0 ? known_channels : of.channels;
@@ -168,7 +204,7 @@ __global__ void __launch_bounds__(block_threads)
         // Outside it reads the first pixel in vain, which takes less than not to read.
         const unsigned pixel = inside ? y * of.width + x : 0;
         const In* from = image + std::size_t{pixel} * static_cast<unsigned>(channels);
-        const float value = entered(from[c], scale, shift, c, no_data);
+        const float value = entered(from[c], scale, shift, c, by);
         values[k] = inside ? value : 0.f;
         if (++c < channels) continue;
         c = 0;
@@ -215,8 +251,8 @@ void enter_folded(const ImageInput& in, const Fold& fold, Storage storage, void*
                           .padding = fold.padding};
     const dim3 grid(rows, (of.out_width + of.part - 1) / of.part);
     launch("fold_kernel", usual ? fold_kernel<In, T, 3, 2> : fold_kernel<In, T, 0, 0>, grid,
-           block_threads, stream, static_cast<const In*>(in.pixels), in.scale, in.shift, in.no_data,
-           of, static_cast<T*>(out));
+           block_threads, stream, static_cast<const In*>(in.pixels), in.scale, in.shift,
+           before_entry(in), of, static_cast<T*>(out));
   });
 }
 
