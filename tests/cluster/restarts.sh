@@ -5,9 +5,9 @@
 # seconds: 600
 # ci
 # waits for Slurm
-# apart: crowd (seven trainings of up to six ranks each at a time)
+# apart: crowd (eight trainings of up to six ranks each at a time)
 source "$(dirname "$0")/../support/faults.bash"
-cluster 16 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
+cluster 17 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
 pack_small
 
 # submit RUN NODES OPTION... -- OPTION...: a job on these nodes only (sbatch's options may select
@@ -106,6 +106,28 @@ no_kill() {
   verdict $? \
     'salloc --no-kill: the nodes that are left continue, also after Slurm has noticed the loss'
   scancel --name=no_kill
+}
+
+# A start on two nodes comes no further than to the start of its ranks. The next one has its number
+# where Slurm noticed the loss.
+lost_in_start() {
+  run_name=lost_in_start run_dir=lost_in_start
+  cat >late_start <<END
+#!/bin/bash
+((SLURM_STEP_NUM_NODES == 2)) || exec '$LOCKSTEP' "\$@"
+touch starting.\$SLURM_PROCID
+until [[ -e node_is_lost ]]; do sleep 0.1; done
+exit 4
+END
+  chmod +x late_start
+  LOCKSTEP=$PWD/late_start resilient salloc -J lost_in_start --no-kill --exclusive --nodes=2 \
+    -w "$node8,$node17" --cpus-per-task=1 >lost_in_start.log 2>&1 &
+  until_it 600 test -e starting.3
+  mini kill-node "$node8"
+  touch node_is_lost
+  wait_for 150 'start [01], on 1 node' && wait_for 60 'first step done'
+  verdict $? 'a node that is lost before the training begins: the next start is without it'
+  scancel --name=lost_in_start
 }
 
 # The node on which the job's script runs.
@@ -255,4 +277,4 @@ as_uninterrupted() {
       <(without_times uninterrupted | head -n "$lines")
 }
 
-at_once 7 uninterrupted all_faults head_lost no_kill time_limit split_brain cancelled
+at_once 8 uninterrupted all_faults head_lost no_kill lost_in_start time_limit split_brain cancelled
