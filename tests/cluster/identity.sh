@@ -41,6 +41,24 @@ run srun "${two[@]}" -n3 "${whoami[@]}"
 ((status == 0)) && are Slurm 3 0:0:2:$node1 1:1:2:$node1 2:0:1:$node2
 verdict $? 'nodes with different numbers of ranks give the right identities'
 
+# Without the variable about half of such starts wait for ever.
+last=(--mpi=pmix --overlap -N2 -w "$node2,$node3" --ntasks-per-node=2 "${whoami[@]}")
+each_of_ten() {
+  local i
+  for ((i = 0; i < 10; i++)); do
+    SLURM_JOB_NODELIST=$node2,$node3 srun "${last[@]}" || return
+  done
+}
+export -f each_of_ten
+run salloc --exclusive -N3 bash -c "$(declare -p last node2 node3); each_of_ten"
+((status == 0)) && (($(grep -c '^rank 0 of 4, .*' <<<"$said") == 10)) && ! says 'confuses'
+verdict $? 'steps on nodes that are not the first of their job start, told that these are all'
+
+run salloc --exclusive -N3 srun "${last[@]}"
+says "start may wait for ever: .*SLURM_JOB_NODELIST='.*' srun" &&
+  { ((status == 0)) || says 'MPI does not connect them'; }
+verdict $? "a step on other nodes than the first of its job is told that MPI's start may wait for ever"
+
 # After such a step srun 22.05 sometimes hangs at its end, in its PMIx plugin
 # (pmixp_abort_agent_stop).
 timeout --signal=KILL 40 srun -N1 -w "$node1" -n2 "${whoami[@]}" : -N2 -w "$node2,$node3" \

@@ -5,9 +5,9 @@
 # seconds: 600
 # ci
 # waits for Slurm
-# apart: crowd (seven trainings of up to six ranks each at a time)
+# apart: crowd (eight trainings of up to six ranks each at a time)
 source "$(dirname "$0")/../support/faults.bash"
-cluster 16 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
+cluster 17 --conf SlurmdTimeout=10 --conf MessageTimeout=5 --conf KillWait=15
 pack_small
 
 # submit RUN NODES OPTION... -- OPTION...: a job on these nodes only (sbatch's options may select
@@ -108,6 +108,28 @@ no_kill() {
   scancel --name=no_kill
 }
 
+# A start on two nodes comes no further than to the start of its ranks. The next one has its number
+# where Slurm noticed the loss.
+lost_in_start() {
+  run_name=lost_in_start run_dir=lost_in_start
+  cat >late_start <<END
+#!/bin/bash
+((SLURM_STEP_NUM_NODES == 2)) || exec '$LOCKSTEP' "\$@"
+touch starting.\$SLURM_PROCID
+until [[ -e node_is_lost ]]; do sleep 0.1; done
+exit 4
+END
+  chmod +x late_start
+  LOCKSTEP=$PWD/late_start resilient salloc -J lost_in_start --no-kill --exclusive --nodes=2 \
+    -w "$node8,$node17" --cpus-per-task=1 >lost_in_start.log 2>&1 &
+  until_it 600 test -e starting.3
+  mini kill-node "$node8"
+  touch node_is_lost
+  wait_for 150 'start [01], on 1 node' && wait_for 60 'first step done'
+  verdict $? 'a node that is lost before the training begins: the next start is without it'
+  scancel --name=lost_in_start
+}
+
 # The node on which the job's script runs.
 head_lost() {
   run_name=head_lost run_dir=head_lost
@@ -197,6 +219,15 @@ on_nodes() {  # $a and $b are the job's nodes
   read -r a b < <(scontrol show hostnames "$nodes" | paste -sd' ')
 }
 
+# the_others_ended: whom slurmctld answers nothing while it is restarted, it asks again a minute
+# later; until then a job that was just ending keeps its nodes, which it may drain.
+the_others_ended() {
+  local one
+  for one in *.verdicts; do
+    [[ $one == @(all_faults|uninterrupted).verdicts || -e ${one%.verdicts}.ended ]] || return
+  done
+}
+
 all_faults() {
   local had
   submit all_faults "$node5 $node6 $node7" -N2 --ntasks-per-node=2 -- --liveness.timeout-s 12
@@ -212,6 +243,7 @@ all_faults() {
   mini shape "$b"
   survived '2 % loss, 20 ms delay' 'netem, or a relay that drops and delays'
 
+  until_it 3000 the_others_ended
   mini restart-slurmctld
   survived 'slurmctld restarted' 'SIGTERM, then started again'
 
@@ -255,4 +287,4 @@ as_uninterrupted() {
       <(without_times uninterrupted | head -n "$lines")
 }
 
-at_once 7 uninterrupted all_faults head_lost no_kill time_limit split_brain cancelled
+at_once 8 uninterrupted all_faults head_lost no_kill lost_in_start time_limit split_brain cancelled

@@ -9,6 +9,7 @@
 #include "lockstep/base/process.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/cluster/identity/ask_slurm.hpp"
 
 namespace lockstep::cluster {
 namespace {
@@ -35,6 +36,27 @@ std::string srun_line(const EnvLookup& env, const SrunMpiTypes& types) {
                        tasks);
   return fmt::format("{}: write srun --mpi={} -N {} -n {} lockstep ...", offer, *pmix, nodes,
                      tasks);
+}
+
+/// Slurm's PMIx (17.11 to 26.05) compares a node's place in the job with that in the step, so of
+/// two nodes neither may connect to the other, and asks the wrong node for what a rank offers.
+/// Empty where the step's nodes are the job's first ones, or not known. Of a heterogeneous step the
+/// variables say a part.
+std::string confused_places(const EnvLookup& env) {
+  if (env("SLURM_HET_SIZE")) return {};
+  const std::string in_step = env("SLURM_STEP_NODELIST").value_or("");
+  const std::string in_job = env("SLURM_JOB_NODELIST").value_or("");
+  try {
+    const std::vector<std::string> step = expand_hosts(in_step), job = expand_hosts(in_job);
+    if (step.size() < 2 || job.empty()) return {};
+    if (step.size() <= job.size() && std::equal(step.begin(), step.end(), job.begin())) return {};
+  } catch (const InputError&) {
+    return {};
+  }
+  return fmt::format(
+      "MPI's start may wait for ever: this step's nodes ({}) are not the first ones of its job "
+      "({}), and Slurm's PMIx confuses their places; start it by SLURM_JOB_NODELIST='{}' srun ...",
+      in_step, in_job, in_step);
 }
 
 /// The names in a line of `srun --mpi=list`. Its headings contain blanks.
@@ -221,9 +243,11 @@ std::optional<LaunchDoubt> doubt_launch(const EnvLookup& env, const MpiLibrary& 
                        "starts them: start it with srun, or build it with MPI"};
   // Open MPI assumes that srun started every process with SLURM_STEP_ID for it. It ends the process
   // inside MPI_Init when no PMIx server answers: with --mpi=none and pmi2, and in srun's shells.
-  if (!env("SLURM_STEP_ID") || env("OMPI_COMM_WORLD_RANK") || env("PMIX_RANK") ||
-      env("PMIX_NAMESPACE"))
-    return std::nullopt;
+  if (!env("SLURM_STEP_ID") || env("OMPI_COMM_WORLD_RANK")) return std::nullopt;
+  if (env("PMIX_RANK") || env("PMIX_NAMESPACE")) {
+    const std::string confused = confused_places(env);
+    return confused.empty() ? std::nullopt : std::optional(LaunchDoubt{false, confused});
+  }
   // Other libraries, and an Open MPI that may speak PMI, at worst make worlds of one rank, which
   // identify() finds after MPI_Init.
   if (!library.needs_pmix && (!library.name.starts_with("Open MPI") || env("PMI_RANK")))

@@ -47,7 +47,7 @@ for n in 2 4; do
   begin $n "killed$n" "${long[@]}"
   kill -KILL "${pids[n - 1]}"
   finish "killed$n"
-  ((${#pids[@]} == n && status != 0 && seconds < 30)) && says "rank $((n - 1)) .*signal 9" &&
+  ((${#pids[@]} == n && status != 0 && seconds < 30)) && says "process rank $((n - 1)) with PID" &&
     none_left
   verdict $? "one of $n ranks is killed: the others end within 30 s and name it"
 done
@@ -78,7 +78,7 @@ verdict $? 'where TCP is blocked, the ranks say so once and agree over MPI; one 
 begin 4 blocked_killed "${long[@]}"
 kill -KILL "${pids[3]}"
 finish blocked_killed
-((status != 0 && seconds < 30)) && says 'rank 3 .*signal 9' && none_left
+((status != 0 && seconds < 30)) && says 'process rank 3 with PID' && none_left
 verdict $? 'where TCP is blocked, the others end within 30 s after one of 4 ranks is killed'
 run mpirun --oversubscribe --bind-to none "${launch[@]}" -np 2 "${train[@]}" "${short[@]}" \
   --stop-after 60 --out over_mpi
@@ -151,11 +151,13 @@ for signal in INT HUP; do
   verdict $? "SIG$signal leaves a checkpoint of the step at which it arrived, with status 3"
 done
 
-# mpirun waits this many seconds before it passes SIGTERM on, and again before it kills. It ends
-# with its own status.
+# mpirun waits this many seconds before it passes SIGTERM on, and again before it kills; Open MPI 5
+# kills after half a second, and no longer passes on what ranks say. It ends with its own status.
 launch=(--mca odls_base_sigkill_timeout 4)
 begin 2 all "${long[@]}"
 kill -TERM $mpirun
 finish all
-((status != 0)) && stopped all
+at=$(sed -n '$s/.*"reason":"a signal","steps":\([0-9]*\),.*/\1/p' all/metrics.jsonl)
+((status != 0)) && none_left && [[ $at ]] &&
+  "$LOCKSTEP" info "all/checkpoints/step-$(printf %08d "$at").h5" >/dev/null
 verdict $? 'SIGTERM to mpirun leaves a checkpoint of the step at which it arrived'

@@ -36,6 +36,27 @@ TEST_CASE("an srun that MPI cannot join is seen before MPI_Init, and nothing els
   CHECK_FALSE(doubt(batch_script, debian));
 }
 
+TEST_CASE("a step whose nodes are not its job's first ones may wait for ever in Slurm's PMIx") {
+  const auto doubt = [](const std::string& job, const std::string& in_step,
+                        const Variables& more = {}) {
+    const Variables variables = with(
+        slurm, {{"PMIX_RANK", "6"}, {"SLURM_JOB_NODELIST", job}, {"SLURM_STEP_NODELIST", in_step}});
+    return cluster::doubt_launch(lookup(with(variables, more)), {"Open MPI v5.0.7", true}, {});
+  };
+  const auto found = doubt("c[1-3]", "c[2-3]");
+  REQUIRE(found);
+  CHECK_FALSE(found->certain);
+  CHECK_THAT(found->text, Contains("(c[2-3])") && Contains("job (c[1-3])") &&
+                              Contains("SLURM_JOB_NODELIST='c[2-3]' srun"));
+  CHECK(doubt("c[1-3]", "c[1,3]"));
+  CHECK(doubt("c2", "c[2-3]"));
+  for (const char* job : {"c[2-3]", "c2,c3", "c[2-4]", "", "c[2"})
+    CHECK_FALSE(doubt(job, "c[2-3]"));
+  CHECK_FALSE(doubt("c[1-3]", "c[2-3]", {{"SLURM_HET_SIZE", "2"}}));
+  CHECK_FALSE(doubt("c[1-3]", "c3"));
+  CHECK_FALSE(doubt("c[1-3]", "c[2"));
+}
+
 TEST_CASE("ranks of a program without MPI are in doubt under every launcher") {
   const cluster::MpiLibrary no_mpi{.name = "no MPI", .is_none = true};
   for (const Variables& variables : {open_mpi, slurm}) {

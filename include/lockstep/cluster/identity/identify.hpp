@@ -99,7 +99,8 @@ struct LaunchDoubt {
 };
 
 /// Before MPI_Init: finds an srun that offers nothing that the MPI library speaks. Some libraries
-/// then end the process inside MPI_Init, others make each rank a world of one.
+/// then end the process inside MPI_Init, others make each rank a world of one. Finds, too, a step
+/// whose ranks Slurm's PMIx may never connect.
 std::optional<LaunchDoubt> doubt_launch(const EnvLookup& env, const MpiLibrary& library,
                                         const SrunMpiTypes& types);
 
