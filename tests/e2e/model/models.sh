@@ -114,11 +114,11 @@ refused() {  # refused NAME FILE PATTERN: eval and info say it in one line, with
   done
   verdict $ok "$1 is an error that names the file"
 }
-edit newer.h5 format 7
+edit newer.h5 format 8
 refused 'a checkpoint of a newer format' newer.h5 \
-  'has checkpoint format 7, but this lockstep reads formats 2 to 6'
+  'has checkpoint format 8, but this lockstep reads formats 2 to 7'
 run "${train[@]}" --epochs 3 --resume newer.h5 --out other
-((status == 2)) && says '^error: newer.h5: has checkpoint format 7, but .* 2 to 6' &&
+((status == 2)) && says '^error: newer.h5: has checkpoint format 8, but .* 2 to 7' &&
   [[ ! -e other ]]
 verdict $? 'a run does not resume from a checkpoint of a newer format'
 edit cut.h5 network '{"name":"resnet20","input":'

@@ -325,7 +325,7 @@ TEST_CASE("a truncated or prolonged checkpoint, and a text file, are errors that
   CHECK_FALSE(looks_like_checkpoint(path));
   write_file(path, "lockstep checkpoint 1" + whole.substr(whole.find('\n')));
   CHECK_THROWS_WITH(read_header(path),
-                    Contains("x.h5: has checkpoint format 1") && Contains("reads formats 2 to 6"));
+                    Contains("x.h5: has checkpoint format 1") && Contains("reads formats 2 to 7"));
   CHECK_THROWS_WITH(read_header(folder.path / "none.h5"), Contains("none.h5: No such file"));
 }
 

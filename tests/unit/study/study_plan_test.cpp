@@ -60,6 +60,7 @@ bool is_of_the_study(const std::string& name) {
                                             "out",
                                             "resume",
                                             "stop-after",
+                                            "stop-after-epoch",
                                             "data.val",
                                             "optim.lr",
                                             "optim.lr-for-batch",
