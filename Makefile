@@ -40,7 +40,16 @@ include src/ports/grpc/grpc.mk
 ROOMS     := base device nn optim cluster data comm pack liveness backend reduce model config observe infer train serve study
 PORTS     := cpu clock $(if $(MPICXX),mpi,none/mpi) tcp http $(if $(WITH_CUDA),cuda nccl,none/cuda) \
              $(or $(WITH_GRPC),none/grpc)
-found      = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
+# A folder x86 or arm has sources for such processors alone, and generic those for all others: where
+# there is no folder of this kind next to it. The compiler's target says the kind.
+MACHINE   := $(shell $(CXX) -dumpmachine 2>/dev/null)
+PROCESSOR ?= $(or $(if $(filter x86_64-%,$(MACHINE)),x86),$(if $(filter aarch64-%,$(MACHINE)),arm),generic)
+KINDS     := x86 arm
+ELSEWHERE := $(foreach kind,$(filter-out $(PROCESSOR),$(KINDS)),$(shell find src -type d -name $(kind))) \
+             $(if $(filter $(PROCESSOR),$(KINDS)),$(patsubst %/$(PROCESSOR),%/generic,$(shell \
+               find src -type d -name $(PROCESSOR))))
+everywhere = $(sort $(shell find $(1) -name '$(2)' 2>/dev/null))
+found      = $(filter-out $(ELSEWHERE:%=%/%),$(call everywhere,$(1),$(2)))
 LIB_DIRS  := $(ROOMS:%=src/%) $(PORTS:%=src/ports/%)
 LIB_SRC   := $(call found,$(LIB_DIRS),*.cpp)
 KERNELS   := $(call found,$(LIB_DIRS),*.cu)
@@ -52,7 +61,7 @@ SUPPORT   := $(filter %/main.cpp,$(SUPPORT)) $(filter-out %/main.cpp,$(SUPPORT))
 UNIT_SRC  := $(filter-out %/mpi_world.cpp,$(SUPPORT)) $(call found,tests/unit,*.cpp)
 MPI_SRC   := $(filter-out %/unit_process.cpp,$(SUPPORT)) $(call found,tests/mpi,*.cpp)
 GPU_SRC   := $(call found,tests/gpu,*.cpp) $(filter-out %/unit_process.cpp,$(SUPPORT))
-FORMATTED := $(foreach kind,hpp cpp inc cu cuh,$(call found,include src tests,*.$(kind)))
+FORMATTED := $(foreach kind,hpp cpp inc cu cuh,$(call everywhere,include src tests,*.$(kind)))
 
 objects    = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:.cu=.cu.cpp))
 
@@ -63,7 +72,7 @@ PIECE     ?= $(if $(SANITIZE),1,folder)
 IN_PIECES := $(if $(filter-out 1,$(PIECE)),tests/unit \
                $(addprefix src/,$(ROOMS) app ports/clock ports/mpi ports/tcp $(if $(SANITIZE),ports/cpu)))
 # Apart: what is compiled for one instruction set, and what a program links that only loads models.
-BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_x86_64.cpp src/backend/parameters.cpp
+BY_ITSELF := %_avx2.cpp %_avx512.cpp %_avx512_bf16.cpp %_plain.cpp src/backend/parameters.cpp
 IN_ONE    := $(filter-out $(BY_ITSELF),$(filter $(IN_PIECES:%=%/%),$(LIB_SRC) $(APP_SRC) $(UNIT_SRC)))
 PIECES    := $(addsuffix piece,$(sort $(dir $(IN_ONE))))
 $(foreach piece,$(PIECES),$(eval $(piece) := $(filter $(IN_ONE),$(wildcard $(dir $(piece))*.cpp))))

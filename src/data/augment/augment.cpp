@@ -3,12 +3,11 @@
 
 #include "lockstep/data/augment/augment.hpp"
 
-#include <tmmintrin.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "data/augment/reverse.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/data/element_bytes.hpp"
@@ -16,64 +15,14 @@
 namespace lockstep::data {
 namespace {
 
-// Writes a reversed line forwards from `to` while reading backwards from `end`.
-void reverse_by_pixel(const std::uint8_t* end, std::size_t pixels, std::size_t pixel_bytes,
-                      std::uint8_t* to) {
-  for (; pixels > 0; --pixels, to += pixel_bytes) {
-    end -= pixel_bytes;
-    std::memcpy(to, end, pixel_bytes);
-  }
-}
-
-// For each number of bytes of a pixel: the shuffle that reverses the whole pixels at the end of a
-// register and puts them at its beginning.
-constexpr auto reversals = [] {
-  std::array<std::array<std::uint8_t, 16>, 17> orders{};
-  for (std::size_t pixel_bytes = 1; pixel_bytes <= 16; ++pixel_bytes) {
-    const std::size_t pixels = 16 / pixel_bytes, bytes = pixels * pixel_bytes;
-    for (std::size_t i = 0; i < bytes; ++i) {
-      const std::size_t pixel = pixels - 1 - i / pixel_bytes;
-      orders[pixel_bytes][i] =
-          static_cast<std::uint8_t>(16 - bytes + pixel * pixel_bytes + i % pixel_bytes);
-    }
-  }
-  return orders;
-}();
-
-// Reverses as many whole pixels as 16 bytes hold with one shuffle. They are loaded as the last
-// bytes of the register and stored as its first; the next store overwrites the bytes after them. So
-// both ends stay within the line as long as 16 bytes of it are left.
-[[gnu::target("ssse3")]] void reverse_by_register(const std::uint8_t* end, std::size_t pixels,
-                                                  std::size_t pixel_bytes, std::uint8_t* to) {
-  if (pixel_bytes > 16) return reverse_by_pixel(end, pixels, pixel_bytes, to);
-  const std::size_t together = 16 / pixel_bytes, bytes = together * pixel_bytes;
-  const auto* order = reinterpret_cast<const __m128i*>(reversals[pixel_bytes].data());
-  const __m128i shuffle = _mm_loadu_si128(order);
-  for (; pixels * pixel_bytes >= 16; pixels -= together, end -= bytes, to += bytes) {
-    const __m128i line = _mm_loadu_si128(reinterpret_cast<const __m128i*>(end - 16));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(line, shuffle));
-  }
-  reverse_by_pixel(end, pixels, pixel_bytes, to);
-}
-
-void reverse(const std::uint8_t* end, std::size_t pixels, std::size_t pixel_bytes,
-             std::uint8_t* to) {
-  static const auto chosen =
-      __builtin_cpu_supports("ssse3") ? reverse_by_register : reverse_by_pixel;
-  chosen(end, pixels, pixel_bytes, to);
-}
-
 // For short lines a call would take longer than the copy.
 inline void copy_line(const std::uint8_t* from, std::size_t bytes, std::uint8_t* to) {
-  constexpr std::size_t lane = sizeof(__m128i), many = 16 * lane;
+  constexpr std::size_t lane = 16, many = 16 * lane;
   if (bytes > many || bytes < lane) {
     std::memcpy(to, from, bytes);
     return;
   }
-  const auto copy = [&](std::size_t at) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + at),
-                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
-  };
+  const auto copy = [&](std::size_t at) { std::memcpy(to + at, from + at, lane); };
   for (std::size_t at = 0; at + lane < bytes; at += lane) copy(at);
   copy(bytes - lane);  // the rest; overlaps bytes already copied
 }

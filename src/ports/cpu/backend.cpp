@@ -4,40 +4,17 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <onednn_calls.hpp>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "ports/cpu/arena/arena.hpp"
 #include "ports/cpu/kernels/winograd/winograd.hpp"
+#include "ports/cpu/library_set.hpp"
 #include "ports/cpu/program.hpp"
 
 namespace lockstep::cpu {
 
 namespace {
-
-// The instruction set that oneDNN uses, which ONEDNN_MAX_CPU_ISA may limit. Another set gives other
-// bits.
-const char* library_instruction_set() {
-  const dnnl_cpu_isa_t set = dnnl_get_effective_cpu_isa();
-  if (const char* newer = onednn::newer_instruction_set(set)) return newer;
-  switch (set) {
-    case dnnl_cpu_isa_avx512_core_amx:
-      return "amx";
-    case dnnl_cpu_isa_avx512_core_bf16:
-      return "avx512-bf16";
-    case dnnl_cpu_isa_avx512_core_vnni:
-      return "avx512-vnni";
-    case dnnl_cpu_isa_avx512_core:
-      return "avx512";
-    case dnnl_cpu_isa_avx2_vnni:
-      return "avx2-vnni";
-    case dnnl_cpu_isa_avx2:
-      return "avx2";
-    default:
-      return "another";
-  }
-}
 
 std::string library_version() {
   const dnnl_version_t* version = dnnl_version();

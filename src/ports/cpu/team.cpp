@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/processor.hpp"
 #include "lockstep/cluster/topology/bind.hpp"
 
 namespace lockstep::cpu {
@@ -19,12 +20,10 @@ namespace {
 // time slice.
 constexpr int spins = 4000;
 
-void pause() { __builtin_ia32_pause(); }
-
 void wait_while_equal(const std::atomic<unsigned>& value, unsigned old) {
   for (int i = 0; i < spins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
-    pause();
+    pause_spinning();
   }
   value.wait(old, std::memory_order_acquire);
 }

@@ -38,6 +38,16 @@ plant src/nn/resnet.cpp '#include <fmt/format.h>' '#include "lockstep/nn/network
 run "$check" "$tree"
 verdict $status 'the layer law accepts a lawful tree'
 
+plant src/base/x86/twice.cpp '#include <vector>'
+mkdir "$tree/src/base/arm" && cp "$tree"/src/base/{x86,arm}/twice.cpp
+run "$check" "$tree"
+verdict $status 'it accepts a source for each kind of processor, of one name'
+plant src/base/x86/only.hpp '#pragma once'
+printf '#include "base/x86/only.hpp"\n' >"$tree/src/base/any.cpp"
+run "$check" "$tree"
+((status == 1)) && says '^src/base/any.cpp:1: base/x86/only.hpp is for one kind of processor'
+verdict $? 'the law refuses what is for one kind of processor in a source for all'
+
 refuses 'an upward include' src/nn/a.cpp '#include "lockstep/train/trainer.hpp"'
 refuses 'a sideways include' src/optim/a.cpp '#include "lockstep/nn/network.hpp"'
 refuses 'a port included by a layer' src/train/a.cpp '#include "ports/cpu/team.hpp"'

@@ -5,7 +5,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/nn/resnet.hpp"
-#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/kernels/kernel_sets.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
@@ -89,11 +89,10 @@ TEST_CASE("a sum of squares has the same bits with every instruction set", "[are
   for (const std::size_t count : {0u, 1u, 15u, 16u, 33u, 1000u}) {
     double want = 0;
     for (std::size_t i = 0; i < count; ++i) want += double{values[i]} * double{values[i]};
-    const double usual = cpu::kernels_float_x86_64.squares(values.data(), count);
+    const double usual = cpu::plain_set.floats.squares(values.data(), count);
     CHECK(std::abs(usual - want) <= 1e-14 * want);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-      CHECK(cpu::kernels_float_avx2.squares(values.data(), count) == usual);
-    CHECK(cpu::float_kernels().squares(values.data(), count) == usual);
+    for (const cpu::KernelSet& set : cpu::kernel_sets())
+      CHECK(set.floats.squares(values.data(), count) == usual);
   }
 }
 

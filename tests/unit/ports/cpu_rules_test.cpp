@@ -7,7 +7,7 @@
 
 #include "lockstep/base/rng.hpp"
 #include "ports/cpu/arena/arena.hpp"
-#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/kernels/kernel_sets.hpp"
 #include "tests/support/laws/rules.hpp"
 #include "tests/support/networks/sketch.hpp"
 
@@ -61,24 +61,20 @@ TEST_CASE("products of panels are those of matrices with every instruction set",
   for (std::size_t i = 0; i < left.size(); ++i) left[i] = number(i);
   for (std::size_t i = 0; i < right.size(); ++i) right[i] = number(i + 5);
   for (std::size_t i = 0; i < began.size(); ++i) began[i] = number(i + 3);
-  std::vector<const cpu::PanelKernels*> all{&cpu::kernels_panel_x86_64};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    all.push_back(&cpu::kernels_panel_avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
-    all.push_back(&cpu::kernels_panel_avx512);
-  for (const cpu::PanelKernels* kernels : all) {
+  for (const cpu::KernelSet& set : cpu::kernel_sets()) {
+    const cpu::PanelKernels& kernels = set.panels;
     for (const bool rows : {false, true})
       for (const bool add : {false, true}) {
         std::vector<float> out = began, want = began;
-        (rows ? kernels->multiply_rows : kernels->multiply)({.left = left.data(),
-                                                             .left_chunk = block,
-                                                             .right = right.data(),
-                                                             .right_panel = steps * 16,
-                                                             .out = out.data(),
-                                                             .out_panel = block,
-                                                             .panels = panels,
-                                                             .chunks = chunks,
-                                                             .add = add});
+        (rows ? kernels.multiply_rows : kernels.multiply)({.left = left.data(),
+                                                           .left_chunk = block,
+                                                           .right = right.data(),
+                                                           .right_panel = steps * 16,
+                                                           .out = out.data(),
+                                                           .out_panel = block,
+                                                           .panels = panels,
+                                                           .chunks = chunks,
+                                                           .add = add});
         for (std::size_t i = 0; i < want.size(); ++i) {
           const std::size_t panel = i / block, row = i % block / 16, column = i % 16;
           double sum = add ? double{began[i]} : 0;
@@ -92,7 +88,7 @@ TEST_CASE("products of panels are those of matrices with every instruction set",
         CHECK(out == want);  // sums of small integers are exact
       }
     std::vector<float> turned(block);
-    kernels->transpose(left.data(), turned.data());
+    kernels.transpose(left.data(), turned.data());
     for (std::size_t i = 0; i < block; ++i) CHECK(turned[i] == left[i % 16 * 16 + i / 16]);
   }
 }

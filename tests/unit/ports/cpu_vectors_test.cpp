@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "lockstep/backend/backend.hpp"
-#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/kernels/kernel_sets.hpp"
 #include "tests/support/laws/matrix_laws.hpp"
 #include "tests/support/laws/vector_laws.hpp"
 
@@ -36,12 +36,9 @@ TEST_CASE("the casts of all instruction sets give the same bits", "[vectors]") {
         std::ldexp(static_cast<float>(i * 7919 % 2003) - 1000, static_cast<int>(i % 60) - 40);
   std::vector<std::uint16_t> half(1000), half_wanted(1000);
   std::vector<std::int8_t> small(1000), small_wanted(1000);
-  const cpu::VectorKernels& plain = cpu::kernels_vector_x86_64;
-  std::vector<const cpu::VectorKernels*> others;
-  if (__builtin_cpu_supports("avx2")) others.push_back(&cpu::kernels_vector_avx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-    others.push_back(&cpu::kernels_vector_avx512);
-  for (const cpu::VectorKernels* other : others) {
+  const cpu::VectorKernels& plain = cpu::plain_set.vectors;
+  for (const cpu::KernelSet& set : cpu::kernel_sets()) {
+    const cpu::VectorKernels* other = &set.vectors;
     for (const bool brain : {false, true}) {
       (brain ? plain.round_bf16 : plain.round_f16)(values.data(), 1000, half_wanted.data());
       (brain ? other->round_bf16 : other->round_f16)(values.data(), 1000, half.data());

@@ -15,12 +15,7 @@ namespace {
 using Table = std::array<std::uint8_t, 256>;
 
 const ColourKernels& colour_kernels() {
-  static const ColourKernels& chosen = __builtin_cpu_supports("avx512bw") &&
-                                               __builtin_cpu_supports("avx512dq") &&
-                                               __builtin_cpu_supports("avx512vl")
-                                           ? colour_avx512
-                                       : __builtin_cpu_supports("avx2") ? colour_avx2
-                                                                        : colour_x86_64;
+  static const ColourKernels& chosen = *colour_sets().front();
   return chosen;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::data {
 
@@ -30,6 +31,9 @@ struct ColourKernels {
                   std::uint8_t* to);
 };
 
-extern const ColourKernels colour_x86_64, colour_avx2, colour_avx512;
+extern const ColourKernels colour_plain;  ///< for any processor
+
+/// All that this processor can run, the fastest first; each kind of processor has its own source.
+std::vector<const ColourKernels*> colour_sets();
 
 }  // namespace lockstep::data

@@ -33,10 +33,7 @@ struct Filter {
 };
 
 const ResampleKernels& resample_kernels() {
-  static const ResampleKernels& chosen =
-      __builtin_cpu_supports("avx512f")                                 ? resample_avx512
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? resample_avx2
-                                                                        : resample_x86_64;
+  static const ResampleKernels& chosen = *resample_sets().front();
   return chosen;
 }
 

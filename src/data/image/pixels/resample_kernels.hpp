@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::data {
 
@@ -32,6 +33,9 @@ struct ResampleKernels {
                         std::uint8_t* const (&to)[resample_lines]);
 };
 
-extern const ResampleKernels resample_x86_64, resample_avx2, resample_avx512;
+extern const ResampleKernels resample_plain;  ///< for any processor
+
+/// All that this processor can run, the fastest first; each kind of processor has its own source.
+std::vector<const ResampleKernels*> resample_sets();
 
 }  // namespace lockstep::data

@@ -39,9 +39,6 @@ inline std::size_t tap_scratch_bytes(const TapShape& shape) {
 using TapGradient = void (*)(const TapShape& shape, std::size_t rows, const void* x, const void* dy,
                              bool add, float* gradient, std::byte* scratch);
 
-void tap_gradient_avx512_bf16(const TapShape& shape, std::size_t rows, const void* x,
-                              const void* dy, bool add, float* gradient, std::byte* scratch);
-
 /// For images in that storage; nullptr where oneDNN is faster: in fp32, and on processors with AMX.
 TapGradient tap_gradient(Storage storage);
 

@@ -236,11 +236,8 @@ TEST_CASE("two images are mixed to the nearest level", "[colour]") {
 }
 
 TEST_CASE("every instruction set makes the same levels", "[colour]") {
-  std::vector<const ColourKernels*> sets = {&colour_x86_64};
-  if (__builtin_cpu_supports("avx2")) sets.push_back(&colour_avx2);
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
-    sets.push_back(&colour_avx512);
+  const std::vector<const ColourKernels*> sets = colour_sets();
+  REQUIRE(sets.back() == &colour_plain);
   const Pixels before = colours(3001, 3);
   const auto results = [&](const ColourKernels& k, float by) {
     std::vector<Pixels> all(5, before);

@@ -141,10 +141,8 @@ struct WinogradKernels {
                           const WinogradScratch& scratch);
 };
 
-extern const WinogradKernels winograd_avx512, winograd_avx512_bf16, winograd_pairs_avx512_bf16;
-
 /// For images in that storage and a convolution with that many channels on the side that has fewer;
-/// nullptr where this processor has no AVX-512, for bf16 no AVX512-BF16, or AMX, which is faster.
+/// nullptr where an x86 has no AVX-512, for bf16 no AVX512-BF16, or AMX, which is faster.
 const WinogradKernels* winograd_kernels(Storage storage, std::size_t channels);
 
 }  // namespace lockstep::cpu

@@ -1,11 +1,10 @@
 #include "ports/cpu/units/conv/folded_runner.hpp"
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "lockstep/base/processor.hpp"
 #include "ports/cpu/units/conv/conv_runner.hpp"
 #include "ports/cpu/units/point_runner.hpp"
 
@@ -14,19 +13,6 @@ namespace lockstep::cpu {
 namespace {
 
 using dnnl::memory;
-
-/// While it lives, this thread takes denormals for zero.
-class DenormalsAreZero {
- public:
-  DenormalsAreZero() { _mm_setcsr(before_ | denormals_are_zero | flush_to_zero); }
-  ~DenormalsAreZero() { _mm_setcsr(before_); }
-  DenormalsAreZero(const DenormalsAreZero&) = delete;
-  DenormalsAreZero& operator=(const DenormalsAreZero&) = delete;
-
- private:
-  static constexpr unsigned denormals_are_zero = 0x0040, flush_to_zero = 0x8000;
-  unsigned before_ = _mm_getcsr();
-};
 
 }  // namespace
 

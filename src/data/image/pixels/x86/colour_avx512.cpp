@@ -1,4 +1,4 @@
-#include "data/image/pixels/colour_kernels.hpp"
+#include "data/image/pixels/x86/pixel_sets.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
 

@@ -2,8 +2,8 @@
 
 #include <immintrin.h>
 
-#include "data/image/pixels/resample_kernels.hpp"
-#include "data/image/pixels/resample_store.hpp"
+#include "data/image/pixels/x86/pixel_sets.hpp"
+#include "data/image/pixels/x86/resample_store.hpp"
 
 #pragma GCC target("avx2,fma")
 

@@ -2,8 +2,8 @@
 
 #include <immintrin.h>
 
-#include "data/image/pixels/resample_kernels.hpp"
-#include "data/image/pixels/resample_store.hpp"
+#include "data/image/pixels/x86/pixel_sets.hpp"
+#include "data/image/pixels/x86/resample_store.hpp"
 
 #pragma GCC target("avx512f")
 // g++ 12 warns about undefined registers in intrinsics that it defines itself (GCC bug 105593).

@@ -1,5 +1,5 @@
 #include "lockstep/backend/arithmetic.hpp"
-#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/kernels/x86/x86_kernels.hpp"
 
 #pragma GCC target("avx2,fma")
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -14,13 +14,15 @@ namespace {
 #include "ports/cpu/kernels/update.inc"
 
 #include "ports/cpu/kernels/products.inc"
+
+const Kernels fp32 = table<float>();
+const FloatKernels floats = {add, sgd, lars, lamb, direction, squares, scale, average, linear};
+const VectorKernels vectors = vector_table();
+const ThinTable thin = thin_tables();
+const PanelKernels panels = panel_table<4, 1>();
+
 }  // namespace
 
-const Kernels kernels_fp32_avx2 = table<float>();
-const FloatKernels kernels_float_avx2 = {add,     sgd,   lars,    lamb,  direction,
-                                         squares, scale, average, linear};
-const VectorKernels kernels_vector_avx2 = vector_table();
-const ThinTable kernels_thin_avx2 = thin_tables();
-const PanelKernels kernels_panel_avx2 = panel_table<4, 1>();
+const KernelSet avx2_set = {"avx2", fp32, floats, vectors, thin, panels};
 
 }  // namespace lockstep::cpu

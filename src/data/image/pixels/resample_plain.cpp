@@ -51,6 +51,6 @@ struct Lanes {
 
 }  // namespace
 
-const ResampleKernels resample_x86_64 = {blend_lines, blend_columns};
+const ResampleKernels resample_plain = {blend_lines, blend_columns};
 
 }  // namespace lockstep::data

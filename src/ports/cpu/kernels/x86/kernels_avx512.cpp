@@ -1,5 +1,5 @@
 #include "lockstep/backend/arithmetic.hpp"
-#include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/kernels/x86/x86_kernels.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,fma")
 
@@ -13,13 +13,15 @@ namespace {
 #include "ports/cpu/kernels/update.inc"
 
 #include "ports/cpu/kernels/products.inc"
+
+const Kernels fp32 = table<float>();
+const FloatKernels floats = {add, sgd, lars, lamb, direction, squares, scale, average, linear};
+const VectorKernels vectors = vector_table();
+const ThinTable thin = thin_tables();
+const PanelKernels panels = panel_table<8, 2>();
+
 }  // namespace
 
-const Kernels kernels_fp32_avx512 = table<float>();
-const FloatKernels kernels_float_avx512 = {add,     sgd,   lars,    lamb,  direction,
-                                           squares, scale, average, linear};
-const VectorKernels kernels_vector_avx512 = vector_table();
-const ThinTable kernels_thin_avx512 = thin_tables();
-const PanelKernels kernels_panel_avx512 = panel_table<8, 2>();
+const KernelSet avx512_set = {"avx512", fp32, floats, vectors, thin, panels};
 
 }  // namespace lockstep::cpu

@@ -7,6 +7,6 @@ namespace {
 
 }  // namespace
 
-const ColourKernels colour_x86_64 = {stretch, blend, grey_sum, saturate, turn, sharpen};
+const ColourKernels colour_plain = {stretch, blend, grey_sum, saturate, turn, sharpen};
 
 }  // namespace lockstep::data

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ports/cpu/kernels/tap_gradient.hpp"
+#include "ports/cpu/kernels/x86/x86_kernels.hpp"
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
 
