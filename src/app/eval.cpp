@@ -46,6 +46,7 @@ struct EvalOptions {
   bool share_gpu = false;
   std::string precision;  ///< empty: as trained
   bool ema = false;
+  bool of_training = false;  ///< the data are those on which the training validated
   DataKeys keys;
 };
 
@@ -72,7 +73,8 @@ std::string data_of_training(const EvalOptions& options) {
 EvalOptions settled(const EvalOptions& asked, const std::vector<std::string>& files) {
   EvalOptions options = asked;
   options.checkpoint = files.front();
-  if (options.data.empty()) options.data = data_of_training(options);
+  options.of_training = options.data.empty();
+  if (options.of_training) options.data = data_of_training(options);
   options.data = train::given_set(options.data, train::PackedPart::validation);
   if (options.checkpoint != asked.checkpoint || options.data != asked.data)
     log::info(fmt::format("evaluating {} on {}", join(files, ", "), options.data));
@@ -241,6 +243,7 @@ void require_same_weights(const infer::RunningModel& model, const std::string& w
 data::DataSet open_rows(const EvalOptions& options, const infer::MemberModels& members) {
   config::Config config = train::for_other_data(members.all.front().config, options.data);
   take_given(options, config);
+  if (!options.of_training) config.data.held_out = 0;
   const data::DataSetInfo input = infer::input_of(members, nullptr);
   data::DataSet rows(options.data, train::external_spec(config, &input));
   require(rows.external() || options.keys.empty(),

@@ -40,7 +40,7 @@ struct PredictOptions {
   std::size_t threads = 0;
   std::string backend = "auto", precision;
   DataKeys keys;
-  bool share_gpu = false, ema = false, unlabelled = false, features = false;
+  bool share_gpu = false, ema = false, unlabelled = false, features = false, held_out = false;
   double margin_s = 20;
 
   void add_to(Arguments app) {
@@ -62,6 +62,8 @@ struct PredictOptions {
     app.add_flag("--features", features, "also keep what the network's last layer reads");
     app.add_flag("--csv", spec.csv, "also write predictions.csv");
     app.add_flag("--unlabelled", unlabelled, "do not use the labels: they mean nothing");
+    app.add_flag("--held-out", held_out,
+                 "of the training set only the rows that the training held out (data.held-out)");
     app.add_flag("--skip-bad", spec.skip_unread, "a row that cannot be read gets no class");
     app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
     add_precision(app, precision);
@@ -209,6 +211,21 @@ void require_apart(const PredictOptions& options, const std::filesystem::path& d
                                           inside ? " " + data.string() : ""));
 }
 
+/// All rows are meant, unless --held-out is given.
+void keep_held_out(const PredictOptions& options, const std::string& path, config::Config& config) {
+  if (!options.held_out) {
+    config.data.held_out = 0;
+    return;
+  }
+  std::error_code none;
+  require(config.data.held_out > 0,
+          fmt::format("--held-out: the training of {} held out no rows (data.held-out)",
+                      options.checkpoint));
+  require(path == config.data.train || std::filesystem::equivalent(path, config.data.train, none),
+          fmt::format("--held-out: {} was trained on {}, not on {}", options.checkpoint,
+                      config.data.train, path));
+}
+
 std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
                                               const infer::MemberModels& members) {
   const model::Description& about = members.all.front().model.about;
@@ -227,6 +244,7 @@ std::unique_ptr<serve::InputRows> open_packed(PredictOptions& options,
   const data::DataSetInfo input = infer::input_of(members, nullptr);
   config::Config config = train::for_other_data(members.all.front().config, path);
   take_data_keys(options.keys, config);
+  keep_held_out(options, path, config);
   data::DataSet rows(path, train::external_spec(config, &input));
   require(rows.external() || options.keys.empty(),
           fmt::format("{}: holds shards, for which --{} would have no effect", path,
@@ -253,6 +271,8 @@ void require_images(const PredictOptions& options) {
   require(source.files.size() == 1 || source.kind == "tar",
           fmt::format("{} and {}: only tars may be more than one", first,
                       source.files.back().string()));
+  require(!options.held_out,
+          fmt::format("--held-out: {} is not the set that was trained on", first));
   require(options.keys.empty(),
           fmt::format("{}: holds images in files, for which --{} would have no effect", first,
                       options.keys.empty() ? "" : options.keys.begin()->first));

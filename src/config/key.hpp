@@ -181,7 +181,9 @@ std::vector<ConfigKey> cost_keys();
 std::vector<ConfigKey> watch_keys();  ///< liveness, walltime, audit, binding, preflight
 
 // Conditions of several sections.
-inline bool validates(const Config& config) { return !config.data.val.empty(); }
+inline bool validates(const Config& config) {
+  return !config.data.val.empty() || config.data.held_out > 0;
+}
 inline bool may_use_gpus(const Config& config) {
   return config.backend != BackendChoice::cpu && config.backend != BackendChoice::clock;
 }

@@ -150,6 +150,20 @@ void PackFolder::commit() {
   finish_moves();
 }
 
+namespace {
+
+/// What says that a commit has begun is removed last: an interrupted one is then finished, and not
+/// taken for something else.
+void remove_finished(const fs::path& work) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(work))
+    if (entry.path().filename() != plan_file && entry.path().filename() != complete_mark)
+      fs::remove_all(entry.path());
+  fs::remove(work / complete_mark);
+  fs::remove_all(work);
+}
+
+}  // namespace
+
 /// Each step may have been done already, by an interrupted commit.
 void PackFolder::finish_moves() {
   const fs::path from = partial(folder_);
@@ -170,7 +184,7 @@ void PackFolder::finish_moves() {
     if (fs::is_empty(folder_ / skipped_list)) fs::remove(folder_ / skipped_list);
   }
   claim_.reset();
-  fs::remove_all(from);
+  remove_finished(from);
 }
 
 using comm::together;

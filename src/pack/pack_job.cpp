@@ -81,8 +81,11 @@ void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, co
                                 : fmt::format("{} x {} x {}{}", info.height, info.width,
                                               info.channels, of_element(info));
   log::info(fmt::format("packed {} of {} as {}, {}, in {} ({:.0f} images/s)",
-                        counted(rows, "image"), counted(info.classes.size(), "class"), form,
-                        human_bytes(static_cast<double>(all.bytes)), human_seconds(seconds),
+                        counted(rows, "image"),
+                        info.task == data::Task::classes
+                            ? counted(info.classes.size(), "class")
+                            : fmt::format("{} {}", info.classes.size(), choice_name(info.task)),
+                        form, human_bytes(static_cast<double>(all.bytes)), human_seconds(seconds),
                         static_cast<double>(rows_now) / seconds));
   const auto part = [&](const char* name, std::size_t part_rows, std::size_t shards) {
     log::info(fmt::format("  {}: {} in {}", (out / name).string(), counted(part_rows, "row"),
@@ -288,6 +291,7 @@ class PackJob {
     for (const std::string& text : equal) log::warn(one_line(text));
     if (skipped.empty() || !first()) return;
     report_skipped(skipped, request_.out);
+    if (source_->task() != data::Task::classes) return;
     const std::vector<std::string> lost = lost_classes(*source_, plan_, skipped);
     if (!lost.empty())
       log::warn(

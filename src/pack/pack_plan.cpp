@@ -9,6 +9,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/rng.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/data/shard/held_out.hpp"
 #include "pack/packer.hpp"
 
 namespace lockstep::pack {
@@ -24,20 +25,13 @@ void shuffle(Rows& rows, std::uint64_t seed, Draw purpose) {
   std::transform(keyed.begin(), keyed.end(), rows.begin(), [](const auto& k) { return k.second; });
 }
 
-/// Moves a share of each class from `training` to the result; every class keeps a row.
+/// Moves a share of each class from `training`, the first rows, to the result.
 Rows hold_out(const Source& source, const PackSpec& spec, Rows& training) {
-  shuffle(training, spec.seed, Draw::split);
-  Rows left(source.classes().size()), kept, held;
-  for (const std::size_t row : training) ++left[static_cast<std::size_t>(source.label(row))];
-  for (std::size_t& count : left)
-    if (count > 0)
-      count = std::min(count - 1, static_cast<std::size_t>(
-                                      std::llround(static_cast<double>(count) * spec.held_out)));
-  for (const std::size_t row : training) {
-    std::size_t& wanted = left[static_cast<std::size_t>(source.label(row))];
-    (wanted > 0 ? held : kept).push_back(row);
-    if (wanted > 0) --wanted;
-  }
+  std::vector<std::int32_t> labels;
+  for (const std::size_t row : training) labels.push_back(source.label(row));
+  const std::vector<bool> is_held = data::held_out_rows(labels, spec.held_out, spec.seed);
+  Rows kept, held;
+  for (const std::size_t row : training) (is_held[row] ? held : kept).push_back(row);
   training = std::move(kept);
   return held;
 }
@@ -117,6 +111,10 @@ data::DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   data::DataSetInfo info;
   info.rows = source.rows();
   info.classes = source.classes();
+  info.task = source.task();
+  require(!spec.jpeg || info.task == data::Task::classes,
+          fmt::format("{}: has {}, which shards of pixels hold: not with --jpeg", source.name(0),
+                      choice_name(info.task)));
   const std::size_t native = source.native_channels();
   info.channels = spec.channels > 0 ? spec.channels : native;
   require(native == 1 || native == 3 || (!spec.jpeg && info.channels == native),

@@ -158,6 +158,7 @@ std::vector<std::string> say_equal_images(const Source& source, const std::vecto
     }
   }
   const auto named = [&](const Row& row) {
+    if (source.task() != data::Task::classes) return source.where(row.row);
     return fmt::format("{} ('{}')", source.where(row.row),
                        source.classes()[static_cast<std::size_t>(row.label)]);
   };
@@ -282,7 +283,9 @@ void Packer::take_row(std::size_t row) {
     const auto* file = reinterpret_cast<const std::uint8_t*>(packed.jpeg.data());
     writer_->write_jpeg({file, packed.jpeg.size()}, image.height, image.width, source_.label(row));
   } else {
-    writer_->write(image.pixels, source_.label(row));
+    std::vector<float> wanted(info_.wanted_values());
+    for (std::size_t k = 0; k < wanted.size(); ++k) wanted[k] = source_.wanted(row, k);
+    writer_->write(image.pixels, source_.label(row), wanted);
   }
   now_.bytes += spec_.jpeg ? packed.jpeg.size() : image.pixels.size();
   if (shards_[shard_].training) now_.sums.add(image.pixels);

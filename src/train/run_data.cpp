@@ -102,6 +102,12 @@ DataChoices RunData::choices() const {
 
 void RunData::open_sets(const DataChoices& begun_with) {
   sets_ = find_data_sets({.train = config_.data.train, .val = config_.data.val});
+  if (config_.data.held_out > 0) {
+    require(sets_.val.empty(),
+            fmt::format("data.held-out = {} would have no effect: {} is there to validate on",
+                        config_.data.held_out, sets_.val));
+    sets_.val = sets_.train;
+  }
   data::ExternalSpec reading = external_spec(config_);
   if (config_.data.element == config::ElementChoice::automatic)
     reading.element = choice_name(begun_with.element);

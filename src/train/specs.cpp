@@ -46,22 +46,28 @@ data::ExternalSpec external_spec(const config::Config& config,
   const auto choose = [&](const std::string& training, const std::string& validation) {
     return trained_on != nullptr && !validation.empty() ? validation : training;
   };
-  return {.images = choose(data.images, data.val_images),
-          .labels = choose(data.labels, data.val_labels),
-          .channels = data.channels,
-          .labels_of_training = trained_on != nullptr && data.val_labels.empty(),
-          .layout = choice_name(data.layout),
-          .element = choice_name(data.element),
-          .range = choice_name(data.range),
-          .no_data = data.no_data,
-          .clip = data.clip,
-          .curve = data.curve,
-          .task = find_choice<lockstep::data::Task>(choice_name(data.task)),
-          .unknown = data.unknown,
-          .classes = data.classes,
-          .like = trained_on,
-          .skips_bad_rows = data.on_bad_row == config::OnBadRow::skip,
-          .cache_bytes = data.cache_mb * 1'000'000};
+  return {
+      .images = choose(data.images, data.val_images),
+      .labels = choose(data.labels, data.val_labels),
+      .channels = data.channels,
+      .labels_of_training = trained_on != nullptr && data.val_labels.empty() && data.held_out == 0,
+      .layout = choice_name(data.layout),
+      .element = choice_name(data.element),
+      .range = choice_name(data.range),
+      .no_data = data.no_data,
+      .clip = data.clip,
+      .curve = data.curve,
+      .part = data.held_out == 0      ? lockstep::data::RowsPart::all
+              : trained_on == nullptr ? lockstep::data::RowsPart::kept
+                                      : lockstep::data::RowsPart::held_out,
+      .held_out = data.held_out,
+      .seed = config.seed,
+      .task = find_choice<lockstep::data::Task>(choice_name(data.task)),
+      .unknown = data.unknown,
+      .classes = data.classes,
+      .like = trained_on,
+      .skips_bad_rows = data.on_bad_row == config::OnBadRow::skip,
+      .cache_bytes = data.cache_mb * 1'000'000};
 }
 
 config::Config for_other_data(config::Config config, const std::string& path) {

@@ -75,6 +75,7 @@ struct Config {
     std::string train, val;
     std::string images, labels, val_images, val_labels, channels, no_data, clip;
     lockstep::data::Curve curve = lockstep::data::Curve::linear;
+    float held_out = 0;
     ImageLayout layout = ImageLayout::automatic;
     ElementChoice element = ElementChoice::automatic;
     FloatRange range = FloatRange::automatic;

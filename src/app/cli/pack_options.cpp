@@ -96,6 +96,22 @@ void settle_repack(PackOptions& options) {
   options.source.validation_external.like = nullptr;  // known once the training set is open
 }
 
+/// Numbers in place of labels, for images that come as files.
+void settle_targets(PackOptions& options) {
+  pack::SourceSpec& source = options.source;
+  if (source.targets.empty()) return;
+  const std::string targets = source.targets.string();
+  require(source.kind == "classes" || source.kind == "list" || source.kind == "tar",
+          fmt::format("--targets {}: is for images in files, not for {}", targets, source.kind));
+  require(source.validation_files.empty() && source.class_names.empty(),
+          fmt::format("--targets {}: has the names of its labels or values, and rows are held out "
+                      "(--held-out): not with --val or --class-names",
+                      targets));
+  require(fs::is_regular_file(source.targets), fmt::format("{}: no such file", targets));
+  source.labelled = false;
+  source.targets_task = find_choice<data::Task>(choice_name(options.external.data.task));
+}
+
 /// One folder or list, or any number of tars.
 void settle_files(PackOptions& options) {
   pack::SourceSpec& source = options.source;
@@ -112,6 +128,7 @@ void settle_files(PackOptions& options) {
           fmt::format("{} and {}: only tars may be more than one", source.files[0].string(),
                       source.files.back().string()));
   require(source.root.empty() || source.kind == "list", "--root is for lists");
+  settle_targets(options);
 }
 
 std::string text_of(const std::vector<fs::path>& files) {
@@ -133,6 +150,7 @@ std::string describe_pack(const PackOptions& options) {
   line("source", text_of(source.files));
   line("val", text_of(source.validation_files));
   line("root", source.root.string());
+  if (!source.targets.empty()) line("targets", text_of({source.targets}));
   line("class-names", source.class_names.string());
   line("train-rows", options.training_rows.value_or(0));
   line("val-rows", options.validation_rows.value_or(0));
@@ -218,6 +236,10 @@ void add_pack_options(Arguments app, PackOptions& options) {
       "file with a name in each line, in the order of the classes: where a list's or a tar's "
       "labels are numbers they count its lines from 0; words, and folders, are found in it, and "
       "it says which folders are classes");
+  app.add("--targets", source.targets,
+          "CSV file with a line for each image, in place of labels: its header names a column "
+          "'path' or 'file', and the others are labels (0 or 1) or values")
+      .called("FILE");
   app.add("--out", options.out, "folder for train/ and val/ with the shards")
       .called("FOLDER")
       .required();

@@ -116,7 +116,9 @@ int average(Launch& launch, const AverageOptions& asked) {
   config.data.val_labels = config.data.labels;
   const model::Model mean = mean_of(options.checkpoints);
   const data::DataSetInfo input = infer::input_of(mean.about, nullptr);
-  const data::DataSet rows(options.data, train::external_spec(config, &input));
+  data::ExternalSpec reading = train::external_spec(config, &input);
+  if (reading.held_out > 0) reading.part = data::RowsPart::kept;
+  const data::DataSet rows(options.data, reading);
   train::say_what_is_read(rows, options.data);
   infer::require_alike(
       input, first,

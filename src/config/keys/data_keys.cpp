@@ -8,6 +8,7 @@ bool mixes_blocks(const C& c) { return c.data.shuffle == lockstep::data::Shuffle
 bool mixes_all(const C& c) { return c.data.shuffle == lockstep::data::Shuffle::global; }
 bool may_cut_boxes(const C& c) { return c.data.crop != CropChoice::random; }
 bool has_operations(const C& c) { return c.data.randaugment > 0; }
+bool names_validation(const C& c) { return !c.data.val.empty(); }
 bool skips_rows(const C& c) { return c.data.on_bad_row == OnBadRow::skip; }
 
 }  // namespace
@@ -26,6 +27,10 @@ std::vector<ConfigKey> data_keys() {
           .of_a_node()
           .names_input()
           .usual(),
+      key("data.held-out", &C::data, &Section::held_out,
+          "share of each class's rows of the training set that is not trained on, and is the "
+          "validation set; chosen by the seed")
+          .within(0, 0.9),
       key("data.images", &C::data, &Section::images,
           "files that are not shards: name of the data set of images; several, with commas: the "
           "channels of one after those of the other")
@@ -37,10 +42,10 @@ std::vector<ConfigKey> data_keys() {
           .for_external(),
       key("data.val-images", &C::data, &Section::val_images, "name in the validation set")
           .if_empty("as data.images")
-          .needs("data.val", validates),
+          .needs("data.val", names_validation),
       key("data.val-labels", &C::data, &Section::val_labels, "the same for the labels")
           .if_empty("as data.labels")
-          .needs("data.val", validates),
+          .needs("data.val", names_validation),
       key("data.channels", &C::data, &Section::channels,
           "files that are not shards: the channels to take, in this order, by name or number from "
           "0, with commas")

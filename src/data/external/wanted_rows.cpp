@@ -31,6 +31,13 @@ float WantedRows::of(std::size_t row, std::size_t output) const {
   return label == unknown_label ? std::numeric_limits<float>::quiet_NaN() : label;
 }
 
+WantedRows WantedRows::picked(std::span<const std::size_t> rows) const {
+  WantedRows picked(task_, outputs_);
+  for (const std::size_t row : rows)
+    for (std::size_t k = 0; k < outputs_; ++k) picked.add(of(row, k));
+  return picked;
+}
+
 std::uint32_t WantedRows::hash(std::uint32_t before) const {
   before = crc32c(labels_.data(), labels_.size(), before);
   return crc32c(values_.data(), values_.size() * sizeof(float), before);

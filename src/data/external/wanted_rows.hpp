@@ -23,6 +23,7 @@ class WantedRows {
   /// The rows of another file with as many outputs.
   void append(const WantedRows& more);
   float of(std::size_t row, std::size_t output) const;
+  WantedRows picked(std::span<const std::size_t> rows) const;
   /// A checksum that continues `before`.
   std::uint32_t hash(std::uint32_t before) const;
 

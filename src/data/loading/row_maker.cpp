@@ -50,6 +50,7 @@ RowMaker::RowMaker(const DataSetInfo& stored, const AugmentSpec& spec, const std
       tall_(stored.height),
       across_(stored.width),
       fill_(mean_pixel(stored)),
+      stored_(stored),
       painter_(spec) {
   const DataSetInfo out = delivered(stored, spec, path);
   height_ = out.height;
@@ -64,7 +65,8 @@ RowMaker::RowMaker(const DataSetInfo& stored, const AugmentSpec& spec, const std
   if (!resampled_) return;
   spec_.height = height_;
   spec_.width = width_;
-  if (raw) wide_.resize(stored.height * stored.width * 4 + resample_slack);
+  by_value_ = raw && (!stored.has_plain_bytes() || stored.channels > 4);
+  if (raw && !by_value_) wide_.resize(stored.height * stored.width * 4 + resample_slack);
 }
 
 void RowMaker::begin() {
@@ -83,6 +85,9 @@ void RowMaker::from_pixels(std::uint64_t epoch, std::size_t row, const std::uint
   if (!resampled_) {
     const RowPlacement where = placement(spec_, epoch, row, tall_, across_);
     augment(uncut_, where, tall_, across_, pixel_bytes_, fill_, pixels, image, border_);
+  } else if (by_value_) {
+    const Geometry how = geometry(spec_, epoch, row, tall_, across_);
+    value_resampler_.run(stored_, pixels, how.rows, how.columns, how.flip, image);
   } else {
     widen_pixels(pixels, tall_ * across_, channels_, wide_.data());
     const Geometry how = geometry(spec_, epoch, row, tall_, across_);

@@ -52,6 +52,9 @@ class RowMaker {
   std::vector<std::uint8_t> unturned_;
   JpegRegion region_;
   Resampler resampler_;
+  DataSetInfo stored_;
+  bool by_value_ = false;  // resampled as elements, not as pixels of 1 to 4 bytes
+  ValueResampler value_resampler_;
   Painter painter_;
   RowTimes* times_ = nullptr;
   double since_s_ = 0;

@@ -24,17 +24,10 @@ DataSetInfo delivered(const DataSetInfo& stored, const AugmentSpec& spec, const 
                                        path));
   const bool bytes = stored.has_plain_bytes();
   const std::string kind = say_values(stored);
-  require((!stretched && spec.short_side == 0) || bytes,
-          fmt::format("{} has images of {}; only uint8 can be resized (data.resize, data.crop = "
-                      "random-resized)",
-                      path, kind));
   require(!spec.effects.any() || bytes,
           fmt::format("{} has images of {}; colours are changed (data.brightness to data.erase) "
                       "where they are uint8",
                       path, kind));
-  require(
-      (!stretched && spec.short_side == 0) || stored.channels <= 4,
-      fmt::format("{} has images of {} channels; 1 to 4 can be resized", path, stored.channels));
   require(spec.pad == 0 || (!jpeg && !stretched && spec.short_side == 0),
           fmt::format("data.pad = {} needs images of one size that are not resized; {} has "
                       "none",

@@ -17,6 +17,7 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/data/element_bytes.hpp"
 #include "lockstep/data/image/channel_sums.hpp"
+#include "lockstep/data/shard/held_out.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -45,6 +46,7 @@ struct DataSet::Impl {
   std::vector<std::size_t> first_row;   // of each file in the data set
   mutable std::vector<RowNames> names;  // of each file
   DataSetInfo info;
+  std::vector<std::size_t> chosen;  // of all rows in the files; empty: all
   std::vector<std::int32_t> labels;
   WantedRows wanted;
   std::size_t one_hot_classes = 0;  // the most of any file
@@ -104,6 +106,36 @@ struct DataSet::Impl {
                  fmt::format("row {} has label {}, but there are {} classes (0 to {})", at.row,
                              *wrong, classes, classes - 1));
     }
+  }
+
+  // Keeps the part of the rows that is meant.
+  void choose_rows(const ExternalSpec& spec) {
+    if (spec.part == RowsPart::all) return;
+    const std::vector<bool> held = held_out_rows(labels, spec.held_out, spec.seed);
+    std::vector<std::int32_t> own;
+    for (std::size_t row = 0; row < held.size(); ++row) {
+      if (held[row] != (spec.part == RowsPart::held_out)) continue;
+      chosen.push_back(row);
+      own.push_back(labels[row]);
+    }
+    require(!chosen.empty(),
+            fmt::format("data.held-out = {} of {} leaves no row to hold out: classes have too few "
+                        "rows",
+                        spec.held_out, files.front().path.string()));
+    labels = std::move(own);
+    if (info.task != Task::classes) wanted = wanted.picked(chosen);
+    info.rows = chosen.size();
+  }
+
+  void measure_values(const ExternalSpec& spec) {
+    if (info.task == Task::values && spec.like != nullptr) {
+      info.target_mean = spec.like->target_mean;
+      info.target_stddev = spec.like->target_stddev;
+    }
+    if (info.task != Task::values || spec.like != nullptr) return;
+    TargetMoments moments = measure_targets(wanted);
+    info.target_mean = std::move(moments.mean);
+    info.target_stddev = std::move(moments.stddev);
   }
 
   // Of shards without a change of shape, mean and deviation are what they say.
@@ -170,15 +202,7 @@ struct DataSet::Impl {
                                                    choice_name(info.task), by, said));
     };
     if (spec.classes > 0) require_as_many(spec.classes, "data.classes =");
-    if (spec.like != nullptr) {
-      require_as_many(spec.like->classes.size(), "the training has");
-      info.target_mean = spec.like->target_mean;
-      info.target_stddev = spec.like->target_stddev;
-    } else if (info.task == Task::values) {
-      TargetMoments moments = measure_targets(wanted);
-      info.target_mean = std::move(moments.mean);
-      info.target_stddev = std::move(moments.stddev);
-    }
+    if (spec.like != nullptr) require_as_many(spec.like->classes.size(), "the training has");
     if (!info.classes.empty()) return;
     const std::string& set = files.front().set_names[1];
     if (spec.like != nullptr)
@@ -296,10 +320,14 @@ struct DataSet::Impl {
     return info.task == Task::classes ? hash : wanted.hash(hash);
   }
 
+  std::uint32_t hash_chosen(std::uint32_t hash) const {
+    return chosen.empty() ? hash : crc32c(chosen.data(), chosen.size() * sizeof(std::size_t), hash);
+  }
+
   std::uint32_t hash_rows() const {
     std::uint32_t hash = hash_labels();
     for (const ShardFile& file : files) hash = crc32c(&file.rows_hash, sizeof file.rows_hash, hash);
-    return hash;
+    return hash_chosen(hash);
   }
 
   std::string name_of(const PlaceInFile& at) const {
@@ -331,6 +359,7 @@ struct DataSet::Impl {
 
   PlaceInFile place(std::size_t row) const {
     check(row < info.rows, "a row of the data set");
+    if (!chosen.empty()) row = chosen[row];
     const auto after = std::upper_bound(first_row.begin(), first_row.end(), row);
     const auto index = static_cast<std::size_t>(after - first_row.begin()) - 1;
     return {files[index], index, row - first_row[index]};
@@ -344,6 +373,8 @@ DataSet::DataSet(const std::filesystem::path& path, const ExternalSpec& external
   for (const std::filesystem::path& file : files) impl_->open(file, external);
   if (files.size() > 1) impl_->doubt_if_missing(path, files);
   if (impl_->external()) impl_->complete(external);
+  impl_->choose_rows(external);
+  impl_->measure_values(external);
   impl_->normalise(external);
   // Classes of a validation set are compared with those of its training set instead.
   const std::size_t there = impl_->info.classes.size();
@@ -379,6 +410,7 @@ std::string DataSet::fingerprint() const {
       text += fmt::format(" {} {}", stamp.bytes, stamp.modified_ns);
     hash = crc32c(text.data(), text.size(), hash);
   }
+  hash = impl_->hash_chosen(hash);
   return fmt::format("{} rows, hash {:08x}", impl_->info.rows, hash);
 }
 
@@ -474,7 +506,8 @@ NodeCopy DataSet::copy_to(const std::filesystem::path& directory, std::span<cons
   for (const RowRange& range : rows) {
     for (std::size_t done = 0; done < range.rows;) {
       const PlaceInFile at = impl_->place(range.first + done);
-      const std::size_t count = std::min(range.rows - done, at.file.info.rows - at.row);
+      const std::size_t in_file = std::min(range.rows - done, at.file.info.rows - at.row),
+                        count = impl_->chosen.empty() ? in_file : 1;
       const Rows& stored = *at.file.rows;
       const std::size_t first = first_of[at.index];
       const std::size_t end =

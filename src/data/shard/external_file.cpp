@@ -144,8 +144,13 @@ ExternalSpec with_task(ExternalSpec spec, const ShardFile* first,
 
 /// Names that are not one for each label or value say nothing about them.
 void keep_names_of_outputs(ShardFile& opened) {
-  if (opened.info.task == Task::classes) return;
-  if (opened.info.classes.size() != opened.wanted.outputs()) opened.info.classes.clear();
+  std::vector<std::string>& names = opened.info.classes;
+  if (opened.info.task == Task::classes || names.size() == opened.wanted.outputs()) return;
+  if (!names.empty())
+    opened.doubt = fmt::format("it lists {}, which does not fit its {} {} a row: they have numbers",
+                               counted(names.size(), "name"), opened.wanted.outputs(),
+                               choice_name(opened.info.task));
+  names.clear();
 }
 
 /// One of the data sets whose channels are the images'.
@@ -323,7 +328,7 @@ void judge(ShardFile& opened, const Images& images, const ExternalSpec& spec) {
   const JudgedLevels judged =
       judge_levels(rows_of(opened, images), opened.levels ? opened.levels : given_levels(spec));
   opened.levels = judged.levels;
-  opened.doubt = judged.doubt;
+  if (!judged.doubt.empty()) opened.doubt = judged.doubt;
 }
 
 /// "float64, rounded to float32"; empty where the numbers are the elements, or always were uint8.

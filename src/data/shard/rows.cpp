@@ -21,14 +21,30 @@ std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label) {
   return crc32c(bytes, sizeof bytes, crc32c(image.data(), image.size()));
 }
 
+std::int32_t label_of_targets(std::span<const float> targets) {
+  std::uint32_t crc = 0;
+  for (const float target : targets) {
+    const std::uint32_t bits =
+        std::isnan(target) ? 0x7fc00000 : std::bit_cast<std::uint32_t>(target);
+    std::uint8_t bytes[4];
+    for (int i = 0; i < 4; ++i) bytes[i] = static_cast<std::uint8_t>(bits >> (8 * i));
+    crc = crc32c(bytes, sizeof bytes, crc);
+  }
+  return static_cast<std::int32_t>(crc);
+}
+
 RowChecksums::RowChecksums(std::filesystem::path path, std::string what,
-                           std::vector<std::uint32_t> crcs)
-    : path_(std::move(path)), what_(std::move(what)), crcs_(std::move(crcs)) {}
+                           std::vector<std::uint32_t> crcs, std::vector<std::int32_t> targets)
+    : path_(std::move(path)),
+      what_(std::move(what)),
+      crcs_(std::move(crcs)),
+      targets_(std::move(targets)) {}
 
 void RowChecksums::check(std::size_t row, std::int32_t label, std::span<const std::uint8_t> bytes,
                          const FileBytes* file) const {
   if (crcs_.empty()) return;
-  const std::uint32_t stored = crcs_[row], crc = row_crc(bytes, label);
+  const std::uint32_t stored = crcs_[row],
+                      crc = row_crc(bytes, targets_.empty() ? label : targets_[row]);
   if (crc == stored) return;
   const CopiedFile* copy = nullptr;
   if (file != nullptr) {

@@ -47,12 +47,18 @@ class Rows {
 /// label as a little-endian 32-bit integer.
 std::uint32_t row_crc(std::span<const std::uint8_t> image, std::int32_t label);
 
+/// What stands for a label where a row has targets: the CRC-32C of these as float32, with their
+/// lowest byte first. What is not known is the NaN 0x7fc00000.
+std::int32_t label_of_targets(std::span<const float> targets);
+
 /// The CRC-32C of each row of a shard; other programs' files have none.
 class RowChecksums {
  public:
   RowChecksums() = default;
   /// `what` rows are: "pixels" or "JPEG".
-  RowChecksums(std::filesystem::path path, std::string what, std::vector<std::uint32_t> crcs);
+  /// `targets`: what stands for each row's label, where that is no class; else empty.
+  RowChecksums(std::filesystem::path path, std::string what, std::vector<std::uint32_t> crcs,
+               std::vector<std::int32_t> targets = {});
   /// Throws BadRow naming the file and the row, or InputError when the row could not be read.
   /// `file`: where its bytes came from; null: from blocks.
   void check(std::size_t row, std::int32_t label, std::span<const std::uint8_t> bytes,
@@ -62,6 +68,7 @@ class RowChecksums {
   std::filesystem::path path_;
   std::string what_;
   std::vector<std::uint32_t> crcs_;
+  std::vector<std::int32_t> targets_;
 };
 
 /// Rows of one size, one after the other in one piece: elements, or numbers that become elements.

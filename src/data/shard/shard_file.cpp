@@ -10,6 +10,7 @@
 #include "data/shard/rows.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -111,8 +112,9 @@ struct Opened {
   ShardFile shard;
   std::unique_ptr<FileBytes> bytes;
   std::unique_ptr<StoredImages> stored;
-  std::vector<std::uint64_t> ends;   // with jpeg: row r is bytes [ends[r], ends[r + 1])
-  std::vector<std::uint16_t> sizes;  // [rows, 2] with jpeg: height, width
+  std::vector<std::uint64_t> ends;    // with jpeg: row r is bytes [ends[r], ends[r + 1])
+  std::vector<std::uint16_t> sizes;   // [rows, 2] with jpeg: height, width
+  std::vector<std::int32_t> targets;  // of each row, as in its checksum; empty: there are labels
 
   PixelForm form() const {
     const DataSetInfo& info = shard.info;
@@ -126,7 +128,8 @@ struct Opened {
 
   std::unique_ptr<Rows> rows(std::vector<std::uint32_t> crcs, BlockCache& cache) {
     const bool jpeg = shard.info.encoding == Encoding::jpeg;
-    RowChecksums checksums(shard.path, jpeg ? "JPEG" : "pixels", std::move(crcs));
+    RowChecksums checksums(shard.path, jpeg ? "JPEG" : "pixels", std::move(crcs),
+                           std::move(targets));
     if (stored)
       return std::make_unique<ChunkedRows>(std::move(stored), cache, std::move(checksums));
     if (!jpeg)
@@ -144,9 +147,12 @@ void read_wide(Opened& opened, hid_t file, const h5::Item& images, hid_t type) {
   ShardFile& shard = opened.shard;
   shard.info.element = element_for(*number);
   const auto task = h5::Item::attribute(file, shard.path, "task").read_strings();
-  if (task != std::vector<std::string>{classes_task})
-    h5::refuse(shard.path, fmt::format("has the task '{}', but this lockstep trains '{}'",
-                                       task.empty() ? "" : task[0], classes_task));
+  const auto known = task.size() == 1 ? find_choice<Task>(task[0]) : std::nullopt;
+  if (!known)
+    h5::refuse(shard.path,
+               fmt::format("has the task '{}', but this lockstep trains {}",
+                           task.empty() ? "" : task[0], join(choice_names<Task>(), ", ")));
+  shard.info.task = *known;
   shard.info.channel_names = read_channel_names(file, shard.path, shard.info.channels);
   if (H5Aexists(file, no_data_item) <= 0) return;
   const h5::Item no_data = h5::Item::attribute(file, shard.path, no_data_item);
@@ -154,6 +160,40 @@ void read_wide(Opened& opened, hid_t file, const h5::Item& images, hid_t type) {
   no_data.expect_rank(0);
   shard.info.no_data = no_data.number<float>();
   if (std::isinf(*shard.info.no_data)) no_data.refuse("is infinite");
+}
+
+/// [rows, outputs]: labels 0, 1 or NaN, or values.
+void read_targets(ShardFile& shard, hid_t file) {
+  if (shard.info.task == Task::classes) return;
+  const h5::Item item = h5::Item::data_set(file, shard.path, targets_item);
+  item.expect_type(float_numbers);
+  const std::size_t outputs = shard.info.classes.size();
+  if (item.expect_rank(2) != std::vector<std::uint64_t>{shard.info.rows, outputs})
+    item.refuse(
+        fmt::format("does not have {} numbers for each of {} rows", outputs, shard.info.rows));
+  std::vector<float> numbers(shard.info.rows * outputs);
+  item.read(std::span(numbers));
+  shard.wanted = WantedRows(shard.info.task, outputs);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const bool fits = shard.info.task == Task::labels ? numbers[i] == 0 || numbers[i] == 1
+                                                      : std::isfinite(numbers[i]);
+    if (!fits && !std::isnan(numbers[i]))
+      item.refuse(fmt::format("row {} has {} as '{}'", i / outputs, numbers[i],
+                              shard.info.classes[i % outputs]));
+    shard.wanted.add(numbers[i]);
+  }
+}
+
+/// The last part of what a row's checksum covers.
+std::vector<std::int32_t> checked_labels(const ShardFile& shard) {
+  std::vector<std::int32_t> labels;
+  for (std::size_t row = 0; row < shard.info.rows && shard.info.task != Task::classes; ++row) {
+    std::vector<float> wanted;
+    for (std::size_t k = 0; k < shard.wanted.outputs(); ++k)
+      wanted.push_back(shard.wanted.of(row, k));
+    labels.push_back(label_of_targets(wanted));
+  }
+  return labels;
 }
 
 void open_pixels(Opened& opened, hid_t file, std::int64_t version) {
@@ -305,6 +345,8 @@ ShardFile open_shard(const std::filesystem::path& path, BlockCache& cache) {
     if (const h5::Data data = h5::Item::data_set(file.get(), path, name).take_data(); data)
       require_whole(path, data.get());
   check_labels(shard);
+  read_targets(shard, file.get());
+  opened.targets = checked_labels(shard);
   shard.rows_hash = crc32c(crcs.data(), crcs.size() * sizeof(std::uint32_t));
   shard.rows = opened.rows(std::move(crcs), cache);
   return std::move(shard);

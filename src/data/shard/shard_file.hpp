@@ -22,13 +22,14 @@
 namespace lockstep::data {
 
 inline constexpr const char* shard_format = "lockstep-shard";
-/// The second holds what the first cannot: other elements than uint8, names of channels, no data.
+/// The second holds what the first cannot: other elements than uint8, names of channels, no data,
+/// other tasks than classes.
 inline constexpr int shard_version = 2, wide_shard_version = 3;
 inline constexpr const char* jpeg_shard_format = "lockstep-jpeg-shard";
 inline constexpr int jpeg_shard_version = 1;
 inline constexpr const char* channels_item = "channels";  ///< of names
 inline constexpr const char* no_data_item = "no_data";
-inline constexpr const char* classes_task = "classes";  ///< rows have a class each
+inline constexpr const char* targets_item = "targets";  ///< where the task is not classes
 /// The most rows of one file: memory is taken for each before a chunked file shows that they exist.
 inline constexpr std::uint64_t most_rows = std::uint64_t{1} << 31;
 

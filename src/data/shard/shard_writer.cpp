@@ -26,6 +26,7 @@ struct Places {
   std::uint64_t labels = 0, crcs = 0;
   std::uint64_t offsets = 0, sizes = 0;  ///< with JPEGs
   std::uint64_t names = 0;               ///< of files, where there are names
+  std::uint64_t targets = 0;             ///< where the task is not classes
   std::uint64_t end = 0;                 ///< the file's length
 };
 
@@ -40,7 +41,8 @@ inline constexpr std::uint64_t least_jpeg_bytes = 1 << 16;
 
 void write_attributes(h5::Writer& file, const DataSetInfo& info) {
   const bool raw = info.encoding == Encoding::raw;
-  const bool wide = !info.has_plain_bytes() || !info.channel_names.empty();
+  const bool wide =
+      !info.has_plain_bytes() || !info.channel_names.empty() || info.task != Task::classes;
   const std::int32_t version = !raw   ? jpeg_shard_version
                                : wide ? wide_shard_version
                                       : shard_version;
@@ -49,7 +51,7 @@ void write_attributes(h5::Writer& file, const DataSetInfo& info) {
   file.attribute("mean", {&info.channels, 1}, info.mean.data());
   file.attribute("stddev", {&info.channels, 1}, info.stddev.data());
   if (!raw || !wide) return;
-  file.attribute("task", {}, classes_task, h5::Ending::padding);
+  file.attribute("task", {}, choice_name(info.task), h5::Ending::padding);
   if (info.no_data) file.attribute(no_data_item, {}, &*info.no_data);
   if (!info.channel_names.empty())
     file.data_set(channels_item, info.channel_names, h5::Ending::padding);
@@ -70,6 +72,8 @@ Places reserve_rows(h5::Writer& file, const ShardLayout& layout) {
   }
   places.labels = file.reserve<std::int32_t>("labels", {&rows, 1});
   places.crcs = file.reserve<std::uint32_t>("crc32c", {&rows, 1});
+  if (const std::size_t shape[] = {rows, info.wanted_values()}; shape[1] > 0)
+    places.targets = file.reserve<float>(targets_item, shape);
   if (layout.name_bytes > 0)
     places.names = file.reserve_texts(file_names_item, rows, layout.name_bytes);
   return places;
@@ -114,6 +118,7 @@ struct ShardWriter::Impl {
   std::uint64_t flushed = 0;         // bytes of rows in the file
   std::vector<std::uint8_t> buffer;  // rows not yet written
   std::vector<std::int32_t> labels;
+  std::vector<float> targets;
   std::vector<std::uint32_t> crcs;
   std::vector<std::uint64_t> offsets;
   std::vector<std::uint16_t> sizes;
@@ -157,14 +162,17 @@ struct ShardWriter::Impl {
     buffer.clear();
   }
 
-  void append(std::span<const std::uint8_t> bytes, std::int32_t label) {
+  void append(std::span<const std::uint8_t> bytes, std::int32_t label,
+              std::span<const float> wanted = {}) {
+    check(wanted.size() == info.wanted_values(), "a number for each label or value");
     check(labels.size() < rows, "no more rows than the shard was made for");
     check(label >= 0 && static_cast<std::size_t>(label) < info.classes.size(),
           "a label is an index into the classes");
     if (buffer.size() + bytes.size() > buffer.capacity()) flush();
     buffer.insert(buffer.end(), bytes.begin(), bytes.end());
     labels.push_back(label);
-    crcs.push_back(row_crc(bytes, label));
+    targets.insert(targets.end(), wanted.begin(), wanted.end());
+    crcs.push_back(row_crc(bytes, wanted.empty() ? label : label_of_targets(wanted)));
   }
 
   // The final layout, except for the room for the JPEGs.
@@ -210,9 +218,10 @@ void ShardWriter::name_next(std::string_view file) {
   self.names.resize((self.labels.size() + 1) * self.name_bytes);
 }
 
-void ShardWriter::write(std::span<const std::uint8_t> image, std::int32_t label) {
+void ShardWriter::write(std::span<const std::uint8_t> image, std::int32_t label,
+                        std::span<const float> wanted) {
   check(!impl_->jpeg() && image.size() == impl_->info.row_bytes(), "an image of the shard's shape");
-  impl_->append(image, label);
+  impl_->append(image, label, wanted);
 }
 
 void ShardWriter::write_jpeg(std::span<const std::uint8_t> file, std::size_t height,
@@ -237,6 +246,7 @@ void ShardWriter::finish() {
   }
   self.write_table(self.places.labels, self.labels);
   self.write_table(self.places.crcs, self.crcs);
+  if (!self.targets.empty()) self.write_table(self.places.targets, self.targets);
   self.names.resize(self.rows * self.name_bytes);
   self.write_at(self.places.names, self.names.data(), self.names.size());
   self.pending.commit();

@@ -198,7 +198,8 @@ std::unique_ptr<Source> open_source(const SourceSpec& spec, const fs::path& fold
     std::vector<IndexFile> indexes;
     for (std::size_t piece = 0; piece < pieces; ++piece)
       indexes.emplace_back(index_path(folder, piece));
-    return open_indexed(spec, std::move(indexes));
+    std::unique_ptr<Source> images = open_indexed(spec, std::move(indexes));
+    return spec.targets.empty() ? std::move(images) : with_targets(std::move(images), spec);
   }
   check(spec.files.size() == 1, "one folder");
   const fs::path& path = spec.files[0];

@@ -1,15 +1,12 @@
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
-#include "lockstep/base/files/files.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "pack/source/csv_lines.hpp"
 #include "pack/source/source_files.hpp"
 
 namespace lockstep::pack {
@@ -19,26 +16,17 @@ namespace {
 
 using Fields = std::vector<std::string>;
 
-constexpr std::size_t longest_line = 1 << 16;
-
 struct Columns {
   std::size_t path = 0, label = 1;
 };
 
-/// Reads CSV (RFC 4180), whose fields stay on one line; a .tsv has tabs between them. Blanks around
-/// a field do not belong to it, except in quotes.
 class CsvList {
  public:
-  CsvList(const fs::path& path, IndexWriter& index)
-      : path_(path), index_(index), between_(has_ending(path, {".tsv"}) ? '\t' : ',') {
-    require_regular(path);
-    lines_.open(path);
-    require(lines_.good(), fmt::format("{}: {}", path.string(), std::strerror(errno)));
-  }
+  CsvList(const fs::path& path, IndexWriter& index) : path_(path), lines_(path), index_(index) {}
 
   void read(Split split) {
     std::size_t images = 0;
-    for (Fields fields; next(fields);) {
+    for (Fields fields; lines_.next(fields);) {
       if (!columns_ && take_header(fields)) continue;
       const auto [path, label] = *columns_;
       if (std::max(path, label) >= fields.size())
@@ -50,72 +38,15 @@ class CsvList {
                            fields.size()));
       if (header_ && fields.size() > header_fields_)
         refuse(fmt::format("has {}, but the header only {}: a field with a '{}' is in quotes",
-                           counted(fields.size(), "field"), header_fields_, between_));
-      index_.add(split, fields[path], fields[label], number_);
+                           counted(fields.size(), "field"), header_fields_, lines_.between()));
+      index_.add(split, fields[path], fields[label], lines_.number());
       ++images;
     }
-    require(lines_.eof(), fmt::format("{}: cannot be read after line {}", path_.string(), number_));
     require(images > 0, fmt::format("{}: lists no images", path_.string()));
   }
 
  private:
-  [[noreturn]] void refuse(std::string_view what) const {
-    throw InputError(fmt::format("{}, line {}: {}", path_.string(), number_, what));
-  }
-
-  /// False at the end. Empty lines are passed over.
-  bool next(Fields& fields) {
-    constexpr std::string_view mark = "\xEF\xBB\xBF";  // of UTF-8, which some programs write
-    for (std::string line; std::getline(lines_, line);) {
-      if (++number_ == 1 && line.starts_with(mark)) line.erase(0, mark.size());
-      if (line.ends_with('\r')) line.pop_back();
-      if (line.empty()) continue;
-      if (line.size() > longest_line || line.find('\0') != line.npos) refuse("is not text");
-      fields = split(line);
-      return true;
-    }
-    return false;
-  }
-
-  Fields split(std::string_view line) const {
-    Fields fields;
-    for (;;) {
-      std::string& field = fields.emplace_back();
-      skip_blanks(line);
-      if (!line.starts_with('"')) {
-        const std::size_t end = std::min(line.find(between_), line.size());
-        field = line.substr(0, end);
-        while (field.ends_with(' ') || field.ends_with('\t')) field.pop_back();
-        if (field.find('"') != field.npos) refuse("has a quotation mark inside a field");
-        line.remove_prefix(end);
-      } else {
-        unquote(line, field);
-        skip_blanks(line);
-      }
-      if (line.empty()) return fields;
-      if (line[0] != between_) refuse("has text after a quoted field");
-      line.remove_prefix(1);
-    }
-  }
-
-  void skip_blanks(std::string_view& line) const {
-    while (line.starts_with(' ') || (between_ != '\t' && line.starts_with('\t')))
-      line.remove_prefix(1);
-  }
-
-  /// Takes "a ""quoted"" field" from the line's beginning.
-  void unquote(std::string_view& line, std::string& field) const {
-    for (std::size_t at = 1;; ++at) {
-      if (at >= line.size())
-        refuse("has a quotation mark without its pair (a field is on one line)");
-      if (line[at] == '"') {
-        const bool doubled = at + 1 < line.size() && line[at + 1] == '"';
-        if (!doubled) return line.remove_prefix(at + 1);
-        ++at;
-      }
-      field += line[at];
-    }
-  }
+  [[noreturn]] void refuse(std::string_view what) const { lines_.refuse(what); }
 
   /// True when the first line is a header, which names the columns; else its fields are a path and
   /// a label.
@@ -124,25 +55,15 @@ class CsvList {
     if (fields.size() == 2 && named_as_image(fields[0])) return false;
     header_ = true;
     header_fields_ = fields.size();
-    const auto path = column(fields, path_names), label = column(fields, label_names);
+    const auto path = column_of_paths(fields), label = column(fields, label_names);
     if (!path || !label)
       refuse(
           fmt::format("expected a path and a label, or a header that names the columns 'path' "
                       "and 'label'; found: {}{}",
-                      join(fields, ", ").substr(0, 200), say_separator(fields)));
+                      join(fields, ", ").substr(0, 200), lines_.say_separator(fields)));
     columns_ = {*path, *label};
     say_columns(fields);
     return true;
-  }
-
-  /// Some programs write ';' or tabs.
-  std::string say_separator(const Fields& fields) const {
-    for (const char other : {';', '\t', '|', ','})
-      if (fields.size() == 1 && other != between_ && fields[0].find(other) != std::string::npos)
-        return fmt::format("; {} seem to be between the fields: write '{}'{}",
-                           other == '\t' ? "tabs" : fmt::format("'{}'", other), between_,
-                           other == '\t' ? ", or name the file .tsv" : "");
-    return "";
   }
 
   /// Which column has the label is in doubt where several could have it.
@@ -165,8 +86,6 @@ class CsvList {
   }
 
   using ColumnNames = std::array<std::string_view, 8>;
-  static constexpr ColumnNames path_names{"path",     "file",  "filename",   "file-name",
-                                          "filepath", "image", "image-path", "image-name"};
   static constexpr ColumnNames label_names{"label",    "class",  "class-name", "label-name",
                                            "category", "target", "class-id",   "label-id"};
 
@@ -178,11 +97,15 @@ class CsvList {
     return std::nullopt;
   }
 
+  static std::optional<std::size_t> column_of_paths(const Fields& fields) {
+    const auto found = std::ranges::find_if(fields, names_paths);
+    if (found == fields.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - fields.begin());
+  }
+
   const fs::path& path_;
-  std::ifstream lines_;
+  CsvLines lines_;
   IndexWriter& index_;
-  const char between_;
-  std::size_t number_ = 0;
   std::optional<Columns> columns_;
   bool header_ = false;
   std::size_t header_fields_ = 0;

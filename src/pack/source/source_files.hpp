@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,8 @@ void index_csv(const std::filesystem::path& list, const std::filesystem::path& r
                IndexWriter& index);
 /// An error where the list gives an image two labels; a remark where it has it twice.
 void say_repeats(const std::filesystem::path& list, IndexWriter& index);
+/// Images with the numbers of spec.targets.
+std::unique_ptr<Source> with_targets(std::unique_ptr<Source> images, const SourceSpec& spec);
 /// Images without labels: all below a folder, and the path in each line of a list.
 void index_images(const std::filesystem::path& folder, IndexWriter& index);
 void index_paths(const std::filesystem::path& list, const std::filesystem::path& root,

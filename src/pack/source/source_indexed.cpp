@@ -69,7 +69,10 @@ std::string_view below_part(std::string_view name) {
 class Indexed final : public Source {
  public:
   Indexed(const SourceSpec& spec, std::vector<IndexFile> indexes)
-      : kind_(spec.kind), has_names_file_(!spec.class_names.empty()), indexes_(std::move(indexes)) {
+      : kind_(spec.kind),
+        has_names_file_(!spec.class_names.empty()),
+        labelled_(spec.labelled),
+        indexes_(std::move(indexes)) {
     const Split validation = settle_validation();
     add_split(Split::training);
     training_rows_ = rows_;
@@ -275,7 +278,7 @@ class Indexed final : public Source {
     if (indexes_[0].labels_are_given() && !has_names_file_ &&
         !std::all_of(names.begin(), names.end(), is_number))
       remarks_.push_back("the labels are texts; " + data::classes_in_order(names));
-    if (classes_.names.size() == 1)
+    if (labelled_ && classes_.names.size() == 1)
       remarks_.push_back(fmt::format("all images are of one class, \"{}\": a classifier needs 2",
                                      classes_.names[0]));
   }
@@ -302,7 +305,7 @@ class Indexed final : public Source {
   }
 
   std::string kind_;
-  bool has_names_file_;
+  bool has_names_file_, labelled_;
   std::vector<IndexFile> indexes_;
   ClassList classes_;
   std::vector<Section> sections_;

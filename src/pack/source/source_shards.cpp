@@ -23,10 +23,6 @@ class Shards final : public Source {
     const std::string setting = data::first_setting(spec.external);
     require(sets_[0].rows.external() || !validation.empty() || setting.empty(),
             fmt::format("{} would have no effect: {} holds shards", setting, training.string()));
-    require(
-        sets_[0].rows.info().task == data::Task::classes,
-        fmt::format("{} has {}, and shards hold one class a row: a training reads them in place",
-                    training.string(), choice_name(sets_[0].rows.info().task)));
     remark(sets_[0]);
     if (const std::string order = sets_[0].rows.say_order(); !order.empty())
       remarks_.push_back(order);
@@ -66,6 +62,12 @@ class Shards final : public Source {
   std::int32_t label(std::size_t row) const override {
     const SetRow place = find(row);
     return place.set.rows.labels()[place.row];
+  }
+
+  data::Task task() const override { return sets_[0].rows.info().task; }
+  float wanted(std::size_t row, std::size_t output) const override {
+    const SetRow place = find(row);
+    return place.set.rows.wanted(place.row, output);
   }
 
   std::string name(std::size_t row) const override {
@@ -112,6 +114,10 @@ class Shards final : public Source {
       for (std::size_t row = 0; row < set.rows.info().rows; ++row) {
         const std::uint64_t bytes = set.rows.row_bytes(row);
         take(&bytes, sizeof bytes);
+        for (std::size_t k = 0; k < set.rows.info().wanted_values(); ++k) {
+          const float wanted = set.rows.wanted(row, k);
+          take(&wanted, sizeof wanted);
+        }
       }
       for (const fs::path& file : set.rows.files()) {
         const std::uint64_t changed =

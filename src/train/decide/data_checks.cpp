@@ -153,13 +153,20 @@ std::vector<std::string> say_doubts(const config::Config& config, const DataSets
   const config::Config::Data& data = config.data;
   std::error_code none;
   const bool same_images = data.val_images.empty() || data.val_images == data.images;
-  if (!paths.val.empty() && same_images &&
+  if (!paths.val.empty() && same_images && data.held_out == 0 &&
       (paths.val == paths.train || std::filesystem::equivalent(paths.val, paths.train, none)))
     doubts.push_back(
         fmt::format("data.val is the training set, {}: its accuracy says nothing about "
                     "other images",
                     paths.train));
   const data::DataSetInfo& info = training.info();
+  const config::Config::Optim usual;
+  if (info.task == data::Task::values && config.optim.huber_delta == 0 &&
+      config.optim.lr >= usual.lr && config.optim.rule == lockstep::optim::Rule::sgd)
+    doubts.push_back(
+        fmt::format("optim.lr = {} suits classes: the squared difference of values may diverge; "
+                    "0.01 is a usual start, or say --optim.huber-delta 1",
+                    config.optim.lr));
   // What is measured of a constant; see ChannelSums.
   if (training.external() && std::ranges::all_of(info.stddev, [](float x) { return x == 1; }))
     doubts.push_back(fmt::format("{}: all looked-at pixels are the same: were the images written?",

@@ -107,6 +107,13 @@ bool stays_new(const FirstWeights& first, const nn::Tensor& tensor) {
          (first.channels && first.channels->empty() && tensor.name == first.filters);
 }
 
+/// "3 classes", "19 labels", "1 value".
+std::string outputs_text(std::size_t count, data::Task task) {
+  return counted(count, task == data::Task::classes  ? "class"
+                        : task == data::Task::labels ? "label"
+                                                     : "value");
+}
+
 /// Throws InputError where weights of this model cannot be those of `network`.
 void require_fit(const FirstWeights& first, const nn::Network& network) {
   const auto& [path, model, keeps_head, channels, filters] = first;
@@ -117,9 +124,8 @@ void require_fit(const FirstWeights& first, const nn::Network& network) {
   require(!keeps_head || has_head(model),
           fmt::format("{}: has no last layer that could be kept: --head new makes one", path));
   require(!keeps_head || there.classes == network.classes,
-          fmt::format("{}: tells {} classes apart, the data set has {}: --head new keeps all but "
-                      "the last layer",
-                      path, there.classes, network.classes));
+          fmt::format("{}: says {}, the data set has {}: --head new keeps all but the last layer",
+                      path, outputs_text(there.classes, model.about.input.task), network.classes));
   for (const nn::Tensor& tensor : nn::tensors(network))
     require(stays_new(first, tensor) || find_weight(model, tensor) != nullptr,
             fmt::format("{}: a {} of another form: no tensor '{}' of this shape", path, there.name,
@@ -129,16 +135,18 @@ void require_fit(const FirstWeights& first, const nn::Network& network) {
 
 /// What the first line of a run adds about its last layer.
 std::string describe_head(const config::Config& config, const model::Model& model,
-                          std::size_t classes, bool keeps_head) {
+                          const data::DataSetInfo& input, bool keeps_head) {
+  const std::size_t outputs = input.classes.size();
   const model::Description& file = model.about;
   if (keeps_head)
     return file.input.classes.empty() && config.head == config::HeadChoice::automatic
-               ? ", its last layer too: it has no names of classes (--head new makes a new one)"
+               ? ", its last layer too: its outputs have no names (--head new makes a new one)"
                : "";
-  const std::string made = fmt::format(", and a new last layer for {}", counted(classes, "class"));
+  const std::string made =
+      fmt::format(", and a new last layer for {}", outputs_text(outputs, input.task));
   if (config.head == config::HeadChoice::fresh || !has_head(model)) return made;
-  return made + (file.network.classes != classes
-                     ? fmt::format(": the file's tells {} apart", file.network.classes)
+  return made + (file.network.classes != outputs || file.input.task != input.task
+                     ? ": the file's says " + outputs_text(file.network.classes, file.input.task)
                      : ": the file's are others (--head keep keeps its last layer)");
 }
 
@@ -220,14 +228,14 @@ void begin_with_weights(const config::Config& config, const data::DataSetInfo& i
   if (!is_root) return;
   log::info(fmt::format("beginning with the weights of {}{}{}{}", path,
                         describe_channels(first, model.about.input.channels),
-                        describe_head(config, model, network.classes, keeps_head),
+                        describe_head(config, model, input, keeps_head),
                         describe_normalisation(model.about.input, input)));
   const std::vector<std::string>& names = model.about.input.classes;
   if (keeps_head && !names.empty() && !std::ranges::equal(names, input.classes, same_text))
     log::warn(
-        fmt::format("{}: its classes have other names than the data set's; --head new begins "
-                    "with a new last layer",
-                    path));
+        fmt::format("{}: its {} have other names than the data set's; --head new begins with a new "
+                    "last layer",
+                    path, choice_name(input.task)));
 }
 
 }  // namespace lockstep::train

@@ -111,6 +111,20 @@ void require_same_rows(const ResumePoint& point, const config::Config& before,
          "'" + header.placement + "'", "'" + conditions.placement + "'");
 }
 
+/// Rows that were trained on must not be validated on.
+void require_same_held_out(const ResumePoint& point, const config::Config& before,
+                           const config::Config& now) {
+  const auto said = [](const config::Config& config) {
+    return config.data.held_out == 0
+               ? std::string("none")
+               : fmt::format("{:g} by seed {}", config.data.held_out, config.seed);
+  };
+  require(said(before) == said(now),
+          fmt::format("data.held-out: {}'s run held out {}, this one {}, which would validate on "
+                      "rows that were trained on: keep it and the seed, or begin another run",
+                      point.checkpoint.string(), said(before), said(now)));
+}
+
 /// Another score's best validation says nothing about this one's.
 void require_same_score(const ResumePoint& point, const config::Config& now,
                         const ResumeConditions& conditions) {
@@ -236,6 +250,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
                       point.checkpoint.string(), choice_name(before.freeze),
                       choice_name(now.freeze), point.checkpoint.string()));
   require_same_rule(point, before.optim, now.optim);
+  require_same_held_out(point, before, now);
   require_same_beginning(point, before, now);
   infer::require_alike(header.input, point.checkpoint.string(), conditions.data, now.data.train);
   require_same_score(point, now, conditions);

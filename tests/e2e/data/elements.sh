@@ -115,7 +115,7 @@ bad_rows() {
 }
 law 'NaN makes a bad row, which another may replace' bad_rows
 refuses() {
-  refused 'only uint8 can be resized' train faint.h5 no --data.crop random-resized &&
+  train faint.h5 boxes --data.crop random-resized --data.size 12 &&
     refused 'where they are uint8' train faint.h5 no --data.brightness 0.3 &&
     refused 'data.cutmix takes these, too' train bands.h5 no --data.mixup 0.2 --epochs 1 &&
     mkdir -p pictures/a && "$python" -c 'import pathlib

@@ -121,7 +121,7 @@ described() {
 law 'info says the share of no data, rows without any, and scale and offset' described
 refuses() {
   refused 'data.cutmix takes these' train bytes.h5 no --data.no-data 0 --data.mixup 0.2 &&
-    refused 'only uint8 can be resized' train bytes.h5 resized --data.no-data 0 --data.resize 20 &&
+    train nan.h5 resized --data.no-data nan --data.resize 20 --data.size 16 &&
     "$LOCKSTEP" export run-bytes --to kept.safetensors &&
     "$LOCKSTEP" eval kept.safetensors --data bytes.h5 --json kept.json &&
     "$LOCKSTEP" eval run-bytes --data bytes.h5 --json result.json &&

@@ -190,7 +190,7 @@ for file in packed turned wide; do
 done
 verdict $ok 'what numpy writes, packed, in Fortran'"'"'s order or as doubles, has the same tensors'
 run "${train[@]}" --stop-after 1 --init turned.npz --out nameless
-((status == 3)) && says '^beginning with the weights of turned.npz, its last layer too: it has no names of'
+((status == 3)) && says '^beginning with the weights of turned.npz, its last layer too: its outputs have no names'
 verdict $? 'a last layer that is kept from a file without names of classes is said'
 refused 'an .npz of whole numbers' whole.npz "tensor '[a-z0-9.]*' holds I64, which are no floats"
 
@@ -206,7 +206,7 @@ PYTHON
 three=("$LOCKSTEP" train --data.train three.h5 --batch 30 --threads 1 --stop-after 1)
 run "${three[@]}" --init best.pth --head keep --out other
 ((status == 2)) && [[ ! -e other ]] &&
-  says '^error: best.pth: tells 10 classes apart, the data set has 3: --head new keeps all but the last'
+  says '^error: best.pth: says 10 classes, the data set has 3: --head new keeps all but the last'
 verdict $? 'to keep a last layer for other classes is an error that names both numbers'
 run "${three[@]}" --init best.pth --head new --optim.lr 1e-30 --out three
 ((status == 3)) && says 'beginning with the weights of best.pth, and a new last layer for 3 classes'

@@ -144,7 +144,7 @@ PYTHON
   run "$LOCKSTEP" train --data.train three.h5 --batch 30 --threads 1 --stop-after 1 --init $base \
     --freeze backbone --out three
   ((status == 3)) &&
-    says 'the weights of .*, and a new last layer for 3 classes: the file.s tells 10 apart;'
+    says 'the weights of .*, and a new last layer for 3 classes: the file.s says 10 classes;'
   verdict $? 'a data set with other classes gets a new last layer, and the run says so in a line'
 else
   echo 'SKIP a data set with other classes gets a new last layer: /usr/bin/python3 has no h5py'

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,9 +13,12 @@ namespace lockstep::data {
 /// NaN; or both.
 enum class UnknownLabels { none, minus_one, nan, both };
 
-/// How to read a data set. What is not about `clip` and `curve` concerns HDF5 files that are not
-/// shards: one data set of images, one of labels. Rows become elements [height, width, channels];
-/// of some kinds of numbers they are that already.
+/// The part of a data set's rows that is meant: all, those that are not held out, those that are.
+enum class RowsPart : std::uint8_t { all, kept, held_out };
+
+/// How to read a data set. What is not about `clip`, `curve` and held-out rows concerns HDF5 files
+/// that are not shards: one data set of images, one of labels. Rows become elements [height, width,
+/// channels]; of some kinds of numbers they are that already.
 struct ExternalSpec {
   /// Names of the data sets; empty: found by shape and name. Several for the images, with commas:
   /// the channels of one after those of the other.
@@ -38,6 +42,11 @@ struct ExternalSpec {
   /// see asked_limits(). Empty: no limits.
   std::string clip = {};
   Curve curve = Curve::linear;
+  /// The rows that are meant where a share of each class is held out: a function of the seed and
+  /// the labels.
+  RowsPart part = RowsPart::all;
+  double held_out = 0;
+  std::uint64_t seed = 1;
   /// What a network is to say of a row; nullopt: classes where a label is one whole number, a text
   /// or one-hot in each row, and labels where each row has several 0 and 1.
   std::optional<Task> task = std::nullopt;

@@ -10,7 +10,8 @@
 
 namespace lockstep::data {
 
-/// Writes one shard: rows as info.encoding says, int32 labels, and a CRC-32C of both per row.
+/// Writes one shard: rows as info.encoding says, int32 labels, where info.task is not classes what
+/// is wanted of each output, and a CRC-32C of all of this per row.
 /// Memory does not grow with the rows, except for 20 bytes and the file name of each. The file
 /// appears at `path` only when finish() returns; an error leaves no file (InputError names the
 /// path).
@@ -22,7 +23,9 @@ class ShardWriter {
   ~ShardWriter();
   /// Names the next row's file. Of a name that is too long the end is kept.
   void name_next(std::string_view file);
-  void write(std::span<const std::uint8_t> image, std::int32_t label);  ///< the next row: pixels
+  /// The next row: pixels. `wanted`: info.wanted_values() numbers, NaN where one is not known.
+  void write(std::span<const std::uint8_t> image, std::int32_t label,
+             std::span<const float> wanted = {});
   /// The next row: a JPEG file of an image of this size.
   void write_jpeg(std::span<const std::uint8_t> file, std::size_t height, std::size_t width,
                   std::int32_t label);

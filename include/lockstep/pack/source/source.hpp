@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class Source {
   /// What is known of rows that are of a data set already; null: they are images of uint8.
   virtual const data::DataSetInfo* stored() const { return nullptr; }
   virtual std::int32_t label(std::size_t row) const = 0;  ///< index into classes()
+  /// What a row says: one of classes(), or of each of them, in the order of classes(), whether it
+  /// applies, or a value; NaN: not known.
+  virtual data::Task task() const { return data::Task::classes; }
+  virtual float wanted(std::size_t, std::size_t) const { return 0; }
   virtual std::string name(std::size_t row) const = 0;  ///< for messages: a path, or "file, row 17"
   /// For messages about its label: name(), after the line of a list that has it.
   virtual std::string where(std::size_t row) const { return name(row); }
@@ -73,6 +78,10 @@ struct SourceSpec {
   /// False, for "classes", "list" and "tar": images without labels, all of one class. A folder's
   /// may lie at any depth, "classes" may also be one image's file, and a line of a list is a path.
   bool labelled = true;
+  /// For images without labels: a CSV file with a line for each, whose header names a column of
+  /// paths, below the source, or of files, and the labels or values in the others.
+  std::filesystem::path targets;
+  std::optional<data::Task> targets_task;  ///< nullopt: labels where all numbers are 0 and 1
   data::ExternalSpec external,
       validation_external;  ///< of "shards" that are other programs' HDF5 files
 };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "data/image/pixels/resample_kernels.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/data/element_bytes.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -104,6 +106,85 @@ void Resampler::run(const Picture& from, const Axis& rows, const Axis& columns, 
     resample_kernels().blend_columns(lines_.data(), columns_.first.data(), columns_.weights.data(),
                                      columns_.most, columns.count, flip, channels, lines);
   }
+}
+
+namespace {
+
+/// A target pixel's sources on one axis.
+struct Sources {
+  std::size_t first = 0;
+  std::vector<double> weights;  // which add up to 1
+};
+
+std::vector<Sources> sources_of(const Axis& axis) {
+  const Filter filter(axis);
+  std::vector<Sources> all;
+  for (std::size_t i = axis.first; i < axis.first + axis.count; ++i) {
+    const PixelRun under = filter.under(i);
+    Sources& one = all.emplace_back(Sources{axis.begin + under.begin, {}});
+    double sum = 0;
+    for (std::size_t s = under.begin; s < under.end; ++s) {
+      one.weights.push_back(filter.weight(i, s));
+      sum += one.weights.back();
+    }
+    for (double& weight : one.weights) weight /= sum;
+  }
+  return all;
+}
+
+/// Of every `stride`-th value from `first` on.
+float blend(const float* first, std::size_t stride, const std::vector<double>& weights) {
+  double sum = 0, known = 0;
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    const float value = first[k * stride];
+    if (std::isnan(value) || !(weights[k] > 0)) continue;
+    sum += weights[k] * static_cast<double>(value);
+    known += weights[k];
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  if (known < 0.5) return std::numeric_limits<float>::quiet_NaN();
+  return std::clamp(static_cast<float>(sum / known), low, high);
+}
+
+/// A mean of data that would be stored as what stands for none is stored as its neighbour: its
+/// sources lie on both sides.
+float apart_from_none(const DataSetInfo& of, float value) {
+  const float none = of.no_data.value_or(std::numeric_limits<float>::quiet_NaN());
+  if (is_float(of.element))
+    return value == none ? std::nextafter(value, std::numeric_limits<float>::max()) : value;
+  if (std::round(value) != none) return value;
+  return value < none ? none - 1 : none + 1;
+}
+
+}  // namespace
+
+void ValueResampler::run(const DataSetInfo& of, const std::uint8_t* from, const Axis& rows,
+                         const Axis& columns, bool flip, std::uint8_t* to) {
+  const std::size_t channels = of.channels, line = of.width * channels;
+  values_.resize(of.row_values());
+  for_each_value(of.element, {from, of.row_bytes()}, [&](std::size_t i, float value) {
+    values_[i] =
+        stands_for_none(of.no_data, value) ? std::numeric_limits<float>::quiet_NaN() : value;
+  });
+  const std::vector<Sources> down = sources_of(rows), across = sources_of(columns);
+  line_.resize(line);
+  made_.clear();
+  for (const Sources& row : down) {
+    for (std::size_t i = 0; i < line; ++i)
+      line_[i] = blend(&values_[row.first * line + i], line, row.weights);
+    for (std::size_t x = 0; x < across.size(); ++x) {
+      const Sources& column = across[flip ? across.size() - 1 - x : x];
+      for (std::size_t c = 0; c < channels; ++c) {
+        const float value = blend(&line_[column.first * channels + c], channels, column.weights);
+        append_element(of.element,
+                       std::isnan(value) ? of.no_data.value_or(0) : apart_from_none(of, value),
+                       made_);
+      }
+    }
+  }
+  std::memcpy(to, made_.data(), made_.size());
 }
 
 void widen_pixels(const std::uint8_t* from, std::size_t pixels, std::size_t channels,

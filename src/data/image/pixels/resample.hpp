@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/data/box.hpp"
+#include "lockstep/data/data_set_info.hpp"
 
 namespace lockstep::data {
 
@@ -45,6 +46,22 @@ class Resampler {
   };
   Taps rows_, columns_;
   std::vector<float> lines_;  ///< 4 target lines: [source column, line, byte of a pixel]
+};
+
+/// The same filter for elements of any kind and any number of channels: in double, each result
+/// between the smallest and the largest of the values that it is made of. Values that stand for no
+/// data are left out; what they have more than half of is no data.
+///
+/// **Thread safety:** one for each thread; it keeps its scratch memory between calls.
+class ValueResampler {
+ public:
+  /// `from`: an image of the form `of`. Writes [rows.count, columns.count, channels] elements.
+  void run(const DataSetInfo& of, const std::uint8_t* from, const Axis& rows, const Axis& columns,
+           bool flip, std::uint8_t* to);
+
+ private:
+  std::vector<float> values_, line_;  ///< NaN: no data
+  std::vector<std::uint8_t> made_;
 };
 
 /// Turns pixels of 1 to 4 bytes into pixels of 4 (missing bytes get any value). Up to 4 bytes after

@@ -65,6 +65,44 @@ TEST_CASE("any numbers, layout and filters give the same pixels", "[external]") 
   }
 }
 
+TEST_CASE("held-out rows and the others are all rows, none twice, by seed and class",
+          "[external][held-out]") {
+  const Folder folder;
+  const fs::path path = write_file_of(folder.path / "a.h5", {});
+  const auto open = [&](RowsPart part, std::uint64_t seed) {
+    ExternalSpec spec;
+    spec.part = part;
+    spec.held_out = 0.25;
+    spec.seed = seed;
+    return DataSet(path, spec);
+  };
+  const auto images_of = [](const DataSet& set) {
+    std::vector<std::pair<std::vector<std::uint8_t>, std::int32_t>> rows;
+    for (std::size_t row = 0; row < set.info().rows; ++row) {
+      rows.emplace_back(std::vector<std::uint8_t>(set.info().row_bytes()), set.labels()[row]);
+      set.read(row, rows.back().first);
+    }
+    return rows;
+  };
+  const DataSet all = open(RowsPart::all, 1), kept = open(RowsPart::kept, 1),
+                held = open(RowsPart::held_out, 1), other = open(RowsPart::held_out, 2);
+  auto both = images_of(kept);
+  for (const auto& row : images_of(held)) both.push_back(row);
+  auto whole = images_of(all);
+  std::sort(both.begin(), both.end());
+  std::sort(whole.begin(), whole.end());
+  CHECK(both == whole);
+  CHECK(held.info().rows == 6);  // 2 of each class of 7 or 8
+  for (const std::int32_t label : {0, 1, 2}) {
+    const std::vector<std::int32_t> labels = labels_of(held);
+    CHECK(std::count(labels.begin(), labels.end(), label) == 2);
+  }
+  CHECK(images_of(open(RowsPart::held_out, 1)) == images_of(held));
+  CHECK(images_of(other) != images_of(held));
+  CHECK(held.info().rows_hash != other.info().rows_hash);
+  CHECK(held.fingerprint() != other.fingerprint());
+}
+
 TEST_CASE("virtual data sets and patterns of files", "[external]") {
   const Folder folder;
   write_file_of(folder.path / "part1.h5", {});

