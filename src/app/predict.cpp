@@ -62,7 +62,7 @@ struct PredictOptions {
     app.add_flag("--features", features, "also keep what the network's last layer reads");
     app.add_flag("--csv", spec.csv, "also write predictions.csv");
     app.add_flag("--unlabelled", unlabelled, "do not use the labels: they mean nothing");
-    app.add_flag("--held-out", held_out,
+    app.add_flag("--held-out-rows", held_out,
                  "of the training set only the rows that the training held out (data.held-out)");
     app.add_flag("--skip-bad", spec.skip_unread, "a row that cannot be read gets no class");
     app.add_flag("--ema", ema, "use the average of the weights that training kept (optim.ema)");
@@ -211,7 +211,7 @@ void require_apart(const PredictOptions& options, const std::filesystem::path& d
                                           inside ? " " + data.string() : ""));
 }
 
-/// All rows are meant, unless --held-out is given.
+/// All rows are meant, unless --held-out-rows is given.
 void keep_held_out(const PredictOptions& options, const std::string& path, config::Config& config) {
   if (!options.held_out) {
     config.data.held_out = 0;
@@ -219,10 +219,10 @@ void keep_held_out(const PredictOptions& options, const std::string& path, confi
   }
   std::error_code none;
   require(config.data.held_out > 0,
-          fmt::format("--held-out: the training of {} held out no rows (data.held-out)",
+          fmt::format("--held-out-rows: the training of {} held out no rows (data.held-out)",
                       options.checkpoint));
   require(path == config.data.train || std::filesystem::equivalent(path, config.data.train, none),
-          fmt::format("--held-out: {} was trained on {}, not on {}", options.checkpoint,
+          fmt::format("--held-out-rows: {} was trained on {}, not on {}", options.checkpoint,
                       config.data.train, path));
 }
 
@@ -272,7 +272,7 @@ void require_images(const PredictOptions& options) {
           fmt::format("{} and {}: only tars may be more than one", first,
                       source.files.back().string()));
   require(!options.held_out,
-          fmt::format("--held-out: {} is not the set that was trained on", first));
+          fmt::format("--held-out-rows: {} is not the set that was trained on", first));
   require(options.keys.empty(),
           fmt::format("{}: holds images in files, for which --{} would have no effect", first,
                       options.keys.empty() ? "" : options.keys.begin()->first));

@@ -238,7 +238,7 @@ void add_pack_options(Arguments app, PackOptions& options) {
       "it says which folders are classes");
   app.add("--targets", source.targets,
           "CSV file with a line for each image, in place of labels: its header names a column "
-          "'path' or 'file', and the others are labels (0 or 1) or values")
+          "'path' or 'file', and the others are labels, which are 0 or 1, or values")
       .called("FILE");
   app.add("--out", options.out, "folder for train/ and val/ with the shards")
       .called("FOLDER")

@@ -43,8 +43,8 @@ same_on_ranks() {
   mpirun --oversubscribe -n 2 "$LOCKSTEP" train --model resnet20 --batch 16 --optim.lr 0.05 \
     --precision fp32 --epochs 2 --data.train sorted.h5 --data.labels ans --out two \
     --data.held-out 0.1 &&
-    "$LOCKSTEP" predict run sorted.h5 --held-out --out one-says --csv &&
-    "$LOCKSTEP" predict two sorted.h5 --held-out --out two-says --csv &&
+    "$LOCKSTEP" predict run sorted.h5 --held-out-rows --out one-says --csv &&
+    "$LOCKSTEP" predict two sorted.h5 --held-out-rows --out two-says --csv &&
     rows() { cut -d, -f1,2 "$1"/*.csv; } && [[ $(rows one-says | wc -l) == 21 ]] &&
     [[ $(rows one-says) == "$(rows two-says)" ]]
 }
@@ -68,7 +68,7 @@ values() {
 law 'a share of rows with values is held out' values
 refuses() {
   refused 'is there to validate on' train no --data.held-out 0.1 --data.val sorted.h5 &&
-    refused 'held out no rows' "$LOCKSTEP" predict plain sorted.h5 --held-out --out no &&
+    refused 'held out no rows' "$LOCKSTEP" predict plain sorted.h5 --held-out-rows --out no &&
     refused 'leaves no row to hold out' train no --data.held-out 0.001
 }
 train plain --stop-after 1 >plain.log 2>&1 || true

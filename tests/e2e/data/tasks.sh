@@ -292,8 +292,6 @@ law 'values of other units have no mean' units
 refuses() {
   refused 'only by a class can one model hand a row on' "$LOCKSTEP" eval \
       labels/checkpoints/best.h5 above 0.9 else labels/checkpoints/step-00000040.h5 &&
-    refused 'shards hold one class a row' \
-      "$LOCKSTEP" pack --repack --from shards labels.h5 --out no &&
     refused 'eval.best = top-1 is no score of labels' train labels.h5 no --epochs 1 \
       --data.val labels.h5 --eval.best top-1 &&
     refused 'would have no effect' train labels.h5 no --epochs 1 --optim.huber-delta 1 &&
