@@ -99,7 +99,7 @@ reduction() {
 
 checkpoint() {
   on 7
-  begin checkpoint --checkpoint.background false  # then the main thread waits in this phase
+  begin checkpoint  # in which the main thread waits
   killed_in 0 checkpoint --while-there 'checkpoint/checkpoints/*.tmp*'
 }
 
