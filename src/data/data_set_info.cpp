@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/data/element_bytes.hpp"
 
 namespace lockstep::data {
@@ -12,6 +13,10 @@ namespace lockstep::data {
 std::string say_no_data(const DataSetInfo& info) {
   if (!info.no_data) return "none";
   return std::isnan(*info.no_data) ? "nan" : fmt::format("{}", *info.no_data);
+}
+
+std::string say_outputs(std::size_t count, Task task) {
+  return counted(count, task == Task::classes ? "class" : task == Task::labels ? "label" : "value");
 }
 
 std::string say_values(const DataSetInfo& info) {
@@ -25,10 +30,11 @@ std::string say_values(const DataSetInfo& info) {
 std::optional<std::size_t> find_uncurved(const DataSetInfo& info,
                                          std::span<const std::uint8_t> bytes) {
   const Shaping& shaping = info.shaping;
+  if (shaping.curve != Curve::log1p) return std::nullopt;
   const bool has_signs = info.element == Element::i16 || is_float(info.element);
   const bool above =
       !shaping.low.empty() && std::ranges::all_of(shaping.low, [](float low) { return low > -1; });
-  if (shaping.curve != Curve::log1p || !has_signs || above) return std::nullopt;
+  if (!has_signs || above) return std::nullopt;
   std::optional<std::size_t> found;
   for_each_value(info.element, bytes, [&](std::size_t i, float value) {
     if (value > -1 || found || stands_for_none(info.no_data, value)) return;

@@ -38,7 +38,7 @@ std::vector<std::uint8_t> trial_image(const nn::Shape& shape, std::size_t image)
 /// of all levels its deviation.
 std::vector<std::uint8_t> as_elements(const std::vector<std::uint8_t>& pixels,
                                       const nn::Shape& shape, const backend::ProgramSpec& program) {
-  if (backend::enter_as_bytes(program)) return pixels;
+  if (data::enter_as_bytes(program.element, program.shaping)) return pixels;
   std::vector<std::uint8_t> row;
   for (std::size_t i = 0; i < pixels.size(); ++i) {
     const std::size_t c = i % shape.channels;

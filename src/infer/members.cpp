@@ -219,9 +219,8 @@ RunningModel run_members(MemberModels& members, backend::Backend& backend, std::
       running.hash += hash_of(member.model);
       member.model.weights.clear();
       const bool first_stage = made.size() < how.stages.front().members;
-      made.push_back({member.name,
-                      make_member(member, first_stage, backend, program, parameters),
-                      {about.input.target_mean, about.input.target_stddev}});
+      made.push_back({member.name, make_member(member, first_stage, backend, program, parameters),
+                      ValueScale::of(about.input)});
       if (made.size() == 1) loss.task = program.loss.task, loss.delta = program.loss.delta;
     });
   const nn::Network& network = members.all.front().model.about.network;

@@ -63,7 +63,7 @@ Design complete(const Known& known, const Design& given) {
 }
 
 void require_possible(const std::string& model, const Design& design, const Design& given) {
-  constexpr std::size_t most_stages = 6, most_blocks = 200, most_width = 4096;
+  constexpr std::size_t most_width = 4096;
   require(design.blocks.size() <= most_stages,
           fmt::format("{}: at most {} stages, not {}", model, most_stages, design.blocks.size()));
   for (const std::size_t blocks : design.blocks)

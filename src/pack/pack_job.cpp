@@ -81,10 +81,7 @@ void summarise(const fs::path& out, bool jpeg, const data::DataSetInfo& info, co
                                 : fmt::format("{} x {} x {}{}", info.height, info.width,
                                               info.channels, of_element(info));
   log::info(fmt::format("packed {} of {} as {}, {}, in {} ({:.0f} images/s)",
-                        counted(rows, "image"),
-                        info.task == data::Task::classes
-                            ? counted(info.classes.size(), "class")
-                            : fmt::format("{} {}", info.classes.size(), choice_name(info.task)),
+                        counted(rows, "image"), data::say_outputs(info.classes.size(), info.task),
                         form, human_bytes(static_cast<double>(all.bytes)), human_seconds(seconds),
                         static_cast<double>(rows_now) / seconds));
   const auto part = [&](const char* name, std::size_t part_rows, std::size_t shards) {

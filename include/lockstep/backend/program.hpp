@@ -94,16 +94,11 @@ struct ProgramSpec {
   std::size_t slots = 1;
 };
 
-/// Whether values enter the network as v * a + b: they are uint8 that keep their shape. Else they
-/// enter as (v - a) * b.
-inline bool enter_as_bytes(const ProgramSpec& spec) {
-  return spec.element == data::Element::u8 && !spec.shaping.any();
-}
-
-/// These two numbers of a channel.
+/// The two numbers a and b of a channel by which its values v enter the network: as v * a + b where
+/// data::enter_as_bytes(), else as (v - a) * b.
 inline std::pair<float, float> entry_of(const ProgramSpec& spec, std::size_t channel) {
   const float mean = spec.mean[channel], deviation = spec.stddev[channel];
-  if (enter_as_bytes(spec)) {
+  if (data::enter_as_bytes(spec.element, spec.shaping)) {
     const auto by = arithmetic::pixel_scale(mean, deviation);
     return {by.scale, by.shift};
   }

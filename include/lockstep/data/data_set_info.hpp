@@ -50,6 +50,12 @@ enum class Task : std::uint8_t { classes, labels, values };
 /// The most channels of an image that a network takes.
 inline constexpr std::size_t most_channels = 64;
 
+/// Whether values enter the network as those of bytes do, in units of 1 / 255: they are uint8 that
+/// keep their shape.
+inline bool enter_as_bytes(Element element, const Shaping& shaping) {
+  return element == Element::u8 && !shaping.any();
+}
+
 /// What all shards of a data set agree on, and what normalisation needs. data/README.md specifies
 /// the file format.
 struct DataSetInfo {
@@ -78,8 +84,7 @@ struct DataSetInfo {
   std::size_t wanted_values() const { return task == Task::classes ? 0 : classes.size(); }
   /// Values can be mixed with each other: they are uint8 as they are, and none stands for no data.
   bool has_plain_bytes() const { return element == Element::u8 && !no_data && !shaping.any(); }
-  /// How they enter the network: see mean.
-  bool enter_as_bytes() const { return element == Element::u8 && !shaping.any(); }
+  bool enter_as_bytes() const { return data::enter_as_bytes(element, shaping); }
   std::size_t row_values() const { return height * width * channels; }
   std::size_t pixel_bytes() const { return channels * bytes_of(element); }
   std::size_t row_bytes() const { return height * width * pixel_bytes(); }
@@ -87,6 +92,8 @@ struct DataSetInfo {
 
 /// "none", "nan", "-9999": see DataSetInfo::no_data.
 std::string say_no_data(const DataSetInfo& info);
+/// "3 classes", "19 labels", "1 value": how much a network says of an image.
+std::string say_outputs(std::size_t count, Task task);
 /// "uint16", "uint8 with values of no data": what is to be said where has_plain_bytes() is false.
 std::string say_values(const DataSetInfo& info);
 

@@ -48,6 +48,10 @@ struct AskedLimits {
 /// The limits of data.clip: "0,1", "p2,p98", "0,1;2,30". One for all channels or one for each of
 /// them. Throws InputError naming the key.
 std::vector<AskedLimits> asked_limits(std::string_view text);
+/// Those of one channel.
+inline const AskedLimits& limits_of(const std::vector<AskedLimits>& asked, std::size_t channel) {
+  return asked[asked.size() == 1 ? 0 : channel];
+}
 /// Whether some of them are percentiles, which depend on the data.
 bool asks_percentiles(std::string_view text);
 
@@ -85,6 +89,10 @@ constexpr float curved(Curve curve, float value) {
 /// Of a value that does not stand for no data.
 constexpr float shaped(Curve curve, float value, float low, float high) {
   return curved(curve, value < low ? low : value > high ? high : value);
+}
+
+inline float shaped(const Shaping& by, std::size_t channel, float value) {
+  return shaped(by.curve, value, by.lowest(channel), by.highest(channel));
 }
 
 /// The value that a curve brings to `shaped`.

@@ -42,6 +42,9 @@ struct Stage {
 /// are no values.
 struct ValueScale {
   std::vector<float> mean, stddev;
+  static ValueScale of(const data::DataSetInfo& input) {
+    return {input.target_mean, input.target_stddev};
+  }
 };
 
 /// A network of a model that has several.

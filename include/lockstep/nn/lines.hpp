@@ -18,6 +18,7 @@ namespace lockstep::nn {
 struct LineRange {
   std::size_t first = 0, count = 0;
   std::size_t end() const { return first + count; }
+  LineRange after(std::size_t lines) const { return {lines + first, count}; }
   bool operator==(const LineRange&) const = default;
 };
 

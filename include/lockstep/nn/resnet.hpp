@@ -22,6 +22,9 @@ enum class Stem { of_model, small, large };
 /// 4 times the stage's width (v1.5: the middle one has the stride).
 enum class BlockKind { of_model, basic, bottleneck };
 
+/// The most stages, and blocks of a stage, that a network has.
+inline constexpr std::size_t most_stages = 6, most_blocks = 200;
+
 /// A network of ResNet's kind. What is 0, empty or of_model is as in the model of that name.
 struct Design {
   Stem stem = Stem::of_model;

@@ -36,9 +36,8 @@ std::string given_keys(const std::string& toml) {
 
 /// "10 classes", "3 labels", "2 values".
 std::string counted_outputs(const Json& of) {
-  const std::string task = of["task"];
-  return counted(of["classes"].size(),
-                 task == "classes" ? "class" : task.substr(0, task.size() - 1));
+  return data::say_outputs(of["classes"].size(),
+                           *find_choice<data::Task>(of["task"].get<std::string>()));
 }
 
 std::string percent(const Json& share) {

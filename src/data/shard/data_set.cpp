@@ -128,11 +128,12 @@ struct DataSet::Impl {
   }
 
   void measure_values(const ExternalSpec& spec) {
-    if (info.task == Task::values && spec.like != nullptr) {
+    if (info.task != Task::values) return;
+    if (spec.like != nullptr) {
       info.target_mean = spec.like->target_mean;
       info.target_stddev = spec.like->target_stddev;
+      return;
     }
-    if (info.task != Task::values || spec.like != nullptr) return;
     TargetMoments moments = measure_targets(wanted);
     info.target_mean = std::move(moments.mean);
     info.target_stddev = std::move(moments.stddev);
@@ -179,7 +180,7 @@ struct DataSet::Impl {
     std::size_t next = 2;
     for (std::size_t c = 0; c < info.channels; ++c) {
       if (asked.size() == 1) next = 2;
-      const AskedLimits& own = asked[asked.size() == 1 ? 0 : c];
+      const AskedLimits& own = limits_of(asked, c);
       const auto number = [&](const AskedLimit& limit) {
         const double value = limit.is_percentile ? found[next++][c] : limit.number;
         return std::isnan(value) ? 0.0f : static_cast<float>(value);
@@ -299,12 +300,10 @@ struct DataSet::Impl {
   std::span<const std::uint8_t> shape_row(std::span<const std::uint8_t> image,
                                           std::vector<float>& values) const {
     values.resize(info.row_values());
-    const Shaping& by = info.shaping;
     for_each_value(info.element, image, [&](std::size_t i, float value) {
-      const std::size_t c = i % info.channels;
       values[i] = stands_for_none(info.no_data, value)
                       ? std::numeric_limits<float>::quiet_NaN()
-                      : shaped(by.curve, value, by.lowest(c), by.highest(c));
+                      : shaped(info.shaping, i % info.channels, value);
     });
     return {reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(float)};
   }

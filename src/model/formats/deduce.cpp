@@ -71,7 +71,6 @@ std::string unknown_prefix(const ByName& tensors) {
 
 /// The design that the tensors' names and shapes tell.
 nn::Design design_of(const ByName& tensors) {
-  constexpr std::size_t most_stages = 6, most_blocks = 200;
   nn::Design design{
       .stem = extent_of(tensors, "conv1.weight", 2, 0) == 3 ? nn::Stem::small : nn::Stem::large,
       .block = tensors.contains("layer1.0.conv3.weight") ? nn::BlockKind::bottleneck
@@ -80,9 +79,9 @@ nn::Design design_of(const ByName& tensors) {
       .width = extent_of(tensors, "conv1.weight", 0, 0)};
   if (design.block == nn::BlockKind::bottleneck)
     design.inner = extent_of(tensors, "layer1.0.conv1.weight", 0, 0);
-  for (std::size_t stage = 1; stage <= most_stages; ++stage) {
+  for (std::size_t stage = 1; stage <= nn::most_stages; ++stage) {
     std::size_t blocks = 0;
-    while (blocks < most_blocks &&
+    while (blocks < nn::most_blocks &&
            tensors.contains(fmt::format("layer{}.{}.conv1.weight", stage, blocks)))
       ++blocks;
     if (blocks == 0) break;

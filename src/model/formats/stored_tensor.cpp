@@ -247,7 +247,7 @@ void read_limits(const std::string& text, data::DataSetInfo& input) {
                       input.channels));
   require(!data::asks_percentiles(text), "its note 'clip' has no numbers");
   for (std::size_t c = 0; c < input.channels; ++c) {
-    const data::AskedLimits& own = limits[limits.size() == 1 ? 0 : c];
+    const data::AskedLimits& own = data::limits_of(limits, c);
     input.shaping.low.push_back(static_cast<float>(own.low.number));
     input.shaping.high.push_back(static_cast<float>(own.high.number));
   }

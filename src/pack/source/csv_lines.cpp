@@ -91,10 +91,12 @@ std::string CsvLines::say_separator(const std::vector<std::string>& fields) cons
   return "";
 }
 
-bool names_paths(std::string_view field) {
+std::optional<std::size_t> column_of_paths(const std::vector<std::string>& header) {
   constexpr std::string_view names[] = {"path",     "file",  "filename",   "file-name",
                                         "filepath", "image", "image-path", "image-name"};
-  return std::ranges::find(names, plain_form(std::string(field))) != std::end(names);
+  for (std::size_t i = 0; i < header.size(); ++i)
+    if (std::ranges::find(names, plain_form(header[i])) != std::end(names)) return i;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::pack

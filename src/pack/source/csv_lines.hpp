@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,7 @@ class CsvLines {
   std::size_t number_ = 0;
 };
 
-/// Whether a header's field names the column of the images' paths.
-bool names_paths(std::string_view field);
+/// Which of a header's columns has the images' paths.
+std::optional<std::size_t> column_of_paths(const std::vector<std::string>& header);
 
 }  // namespace lockstep::pack

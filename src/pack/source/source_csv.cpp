@@ -97,12 +97,6 @@ class CsvList {
     return std::nullopt;
   }
 
-  static std::optional<std::size_t> column_of_paths(const Fields& fields) {
-    const auto found = std::ranges::find_if(fields, names_paths);
-    if (found == fields.end()) return std::nullopt;
-    return static_cast<std::size_t>(found - fields.begin());
-  }
-
   const fs::path& path_;
   CsvLines lines_;
   IndexWriter& index_;

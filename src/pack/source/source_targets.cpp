@@ -88,15 +88,14 @@ class Targeted final : public Source {
     std::vector<std::string> fields;
     require(lines.next(fields), fmt::format("{}: is empty", list_.string()));
     const std::vector<std::string> header = fields;
-    const auto path = std::ranges::find_if(header, names_paths);
-    if (path == header.end() || header.size() < 2)
+    const auto path = column_of_paths(header);
+    if (!path || header.size() < 2)
       lines.refuse(
           fmt::format("expected a header with a column 'path' or 'file', and names of "
                       "labels or values; found: {}{}",
                       join(header, ", ").substr(0, 200), lines.say_separator(header)));
-    const auto path_at = static_cast<std::size_t>(path - header.begin());
     for (std::size_t i = 0; i < header.size(); ++i) {
-      if (i == path_at) continue;
+      if (i == *path) continue;
       if (header[i].empty()) lines.refuse(fmt::format("column {} has no name", i + 1));
       if (std::ranges::count(header, header[i]) > 1)
         lines.refuse(fmt::format("names the column '{}' twice", header[i]));
@@ -107,13 +106,13 @@ class Targeted final : public Source {
       if (fields.size() != header.size())
         lines.refuse(fmt::format("has {}, but the header {}", counted(fields.size(), "field"),
                                  header.size()));
-      const std::size_t row = row_of(fields[path_at], lines);
+      const std::size_t row = row_of(fields[*path], lines);
       if (line_of_[row] > 0)
-        lines.refuse(fmt::format("\"{}\" has line {}, too", fields[path_at], line_of_[row]));
+        lines.refuse(fmt::format("\"{}\" has line {}, too", fields[*path], line_of_[row]));
       line_of_[row] = lines.number();
       float* to = wanted_.data() + row * outputs_.size();
       for (std::size_t i = 0; i < fields.size(); ++i)
-        if (i != path_at) *to++ = number_in(fields[i], header[i], lines);
+        if (i != *path) *to++ = number_in(fields[i], header[i], lines);
     }
   }
 

@@ -170,19 +170,13 @@ nn::LineRange Context::lines_read(std::size_t reader, const Map& map, const Chun
   const Unit& unit = units[reader];
   if (!has_bands || unit.kind == UnitKind::head) return map.of(chunk);
   const nn::Node& node = network.nodes[unit.node];
-  const std::size_t image = chunk.first / chunk.stripes, height = map.shape.height;
-  nn::LineRange out = chunk.of(node.shape.height);
-  out.first -= image * node.shape.height;
   const std::size_t stride = unit.kind == UnitKind::point ? unit.stride : node.stride;
-  const nn::WindowLines window{height, node.shape.height, node.kernel, stride, node.padding};
-  if (unit.kind == UnitKind::pool) {  // backward looks again which value was the largest
-    nn::LineRange own = map.of(chunk);
-    own.first -= image * height;
-    out = nn::covering(out, nn::readers_of(window, own).lines);
-  }
-  nn::LineRange read = nn::read_by(window, out).lines;
-  read.first += image * height;
-  return read;
+  const nn::WindowLines window{map.shape.height, node.shape.height, node.kernel, stride,
+                               node.padding};
+  nn::LineRange out = chunk.in_image(node.shape.height);
+  if (unit.kind == UnitKind::pool)  // backward looks again which value was the largest
+    out = nn::covering(out, nn::readers_of(window, chunk.in_image(map.shape.height)).lines);
+  return nn::read_by(window, out).lines.after(chunk.image() * map.shape.height);
 }
 
 std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,

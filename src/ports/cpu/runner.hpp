@@ -49,6 +49,12 @@ struct Chunk {
     const std::size_t begin = first * height / stripes;
     return {begin, (first + count) * height / stripes - begin};
   }
+  /// Where the program has bands: the image that it is of, and its lines in there.
+  std::size_t image() const { return first / stripes; }
+  nn::LineRange in_image(std::size_t height) const {
+    const nn::LineRange lines = of(height);
+    return {lines.first - image() * height, lines.count};
+  }
 };
 
 /// The value of a unit for one image.

@@ -234,10 +234,8 @@ class Repository::Loading {
     lane_->batch = alone ? ladders_.front()->largest() : file_.members.front().program.batch;
     std::vector<infer::Member> members;
     for (std::size_t m = 0; m < ladders_.size(); ++m)
-      members.push_back({file_.members[m].name,
-                         std::move(ladders_[m]),
-                         {file_.members[m].model.about.input.target_mean,
-                          file_.members[m].model.about.input.target_stddev}});
+      members.push_back({file_.members[m].name, std::move(ladders_[m]),
+                         infer::ValueScale::of(file_.members[m].model.about.input)});
     lane_->model = infer::arrange(std::move(members), file_.arrangement,
                                   {.stages = {},
                                    .row_bytes = lane_->row_bytes,

@@ -107,13 +107,6 @@ bool stays_new(const FirstWeights& first, const nn::Tensor& tensor) {
          (first.channels && first.channels->empty() && tensor.name == first.filters);
 }
 
-/// "3 classes", "19 labels", "1 value".
-std::string outputs_text(std::size_t count, data::Task task) {
-  return counted(count, task == data::Task::classes  ? "class"
-                        : task == data::Task::labels ? "label"
-                                                     : "value");
-}
-
 /// Throws InputError where weights of this model cannot be those of `network`.
 void require_fit(const FirstWeights& first, const nn::Network& network) {
   const auto& [path, model, keeps_head, channels, filters] = first;
@@ -123,9 +116,10 @@ void require_fit(const FirstWeights& first, const nn::Network& network) {
                       network.name, there.name));
   require(!keeps_head || has_head(model),
           fmt::format("{}: has no last layer that could be kept: --head new makes one", path));
-  require(!keeps_head || there.classes == network.classes,
-          fmt::format("{}: says {}, the data set has {}: --head new keeps all but the last layer",
-                      path, outputs_text(there.classes, model.about.input.task), network.classes));
+  require(
+      !keeps_head || there.classes == network.classes,
+      fmt::format("{}: says {}, the data set has {}: --head new keeps all but the last layer", path,
+                  data::say_outputs(there.classes, model.about.input.task), network.classes));
   for (const nn::Tensor& tensor : nn::tensors(network))
     require(stays_new(first, tensor) || find_weight(model, tensor) != nullptr,
             fmt::format("{}: a {} of another form: no tensor '{}' of this shape", path, there.name,
@@ -143,11 +137,12 @@ std::string describe_head(const config::Config& config, const model::Model& mode
                ? ", its last layer too: its outputs have no names (--head new makes a new one)"
                : "";
   const std::string made =
-      fmt::format(", and a new last layer for {}", outputs_text(outputs, input.task));
+      fmt::format(", and a new last layer for {}", data::say_outputs(outputs, input.task));
   if (config.head == config::HeadChoice::fresh || !has_head(model)) return made;
-  return made + (file.network.classes != outputs || file.input.task != input.task
-                     ? ": the file's says " + outputs_text(file.network.classes, file.input.task)
-                     : ": the file's are others (--head keep keeps its last layer)");
+  return made +
+         (file.network.classes != outputs || file.input.task != input.task
+              ? ": the file's says " + data::say_outputs(file.network.classes, file.input.task)
+              : ": the file's are others (--head keep keeps its last layer)");
 }
 
 /// And about its first.

@@ -51,6 +51,20 @@ std::vector<float> results(const nn::Network& network, const ProgramSpec& spec, 
   return values;
 }
 
+/// What a program makes of elements is what it makes of the values that are to enter.
+void check_same_bits(const nn::Network& network, const ProgramSpec& spec,
+                     const std::vector<std::uint8_t>& bytes, const std::vector<float>& entered) {
+  const std::vector<data::Target> targets(rows, {1, 1, 1});
+  const auto got = results(network, spec, [&](Program& program) {
+    program.load(
+        {.images = bytes.data(), .targets = targets.data(), .rows = rows, .capacity = rows});
+  });
+  const auto want =
+      results(network, spec, [&](Program& program) { program.load_normalised(entered, targets); });
+  REQUIRE(got.size() == want.size());
+  CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
+}
+
 /// Appends a number as an element, and returns the value that it has.
 float append(Element element, std::uint32_t bits, std::vector<std::uint8_t>& bytes) {
   const auto put = [&](auto value) {
@@ -111,15 +125,7 @@ TEST_CASE("every element enters as (v - mean) / deviation, for any number of cha
         entered.push_back((value - spec.mean[c]) * (1 / spec.stddev[c]));
       }
       REQUIRE(bytes.size() == rows * image_bytes(network, spec));
-      const std::vector<data::Target> targets(rows, {1, 1, 1});
-      const auto got = results(network, spec, [&](Program& program) {
-        program.load(
-            {.images = bytes.data(), .targets = targets.data(), .rows = rows, .capacity = rows});
-      });
-      const auto want = results(
-          network, spec, [&](Program& program) { program.load_normalised(entered, targets); });
-      REQUIRE(got.size() == want.size());
-      CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
+      check_same_bits(network, spec, bytes, entered);
     }
 }
 
@@ -203,15 +209,7 @@ TEST_CASE("values enter between their limits and on their curve, of every elemen
           const float number = data::curved(curve, within);
           entered.push_back(value == 7 ? 0 : (number - spec.mean[c]) * (1 / spec.stddev[c]));
         }
-        const std::vector<data::Target> targets(rows, {1, 1, 1});
-        const auto got = results(network, spec, [&](Program& program) {
-          program.load(
-              {.images = bytes.data(), .targets = targets.data(), .rows = rows, .capacity = rows});
-        });
-        const auto want = results(
-            network, spec, [&](Program& program) { program.load_normalised(entered, targets); });
-        REQUIRE(got.size() == want.size());
-        CHECK(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)) == 0);
+        check_same_bits(network, spec, bytes, entered);
       }
 }
 

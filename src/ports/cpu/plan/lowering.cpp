@@ -268,6 +268,17 @@ std::vector<std::vector<std::size_t>> regions(const std::vector<Unit>& units) {
   return result;
 }
 
+Band band_of(const nn::WindowLines& window, std::size_t image, const nn::LineRange& out) {
+  const nn::Reach in = nn::read_by(window, out);
+  return {.image = image,
+          .first = out.first,
+          .count = out.count,
+          .in_first = in.lines.first,
+          .in_count = in.lines.count,
+          .above = in.above,
+          .below = in.below};
+}
+
 std::vector<Band> bands_of(const nn::WindowLines& window, std::size_t rows, std::size_t lane,
                            std::size_t lanes) {
   const std::size_t lines = window.out_height;
@@ -276,14 +287,7 @@ std::vector<Band> bands_of(const nn::WindowLines& window, std::size_t rows, std:
   for (std::size_t at = begin; at < end;) {
     const std::size_t image = at / lines, first = at % lines;
     const std::size_t count = std::min(lines - first, end - at);
-    const nn::Reach in = nn::read_by(window, {first, count});
-    bands.push_back({.image = image,
-                     .first = first,
-                     .count = count,
-                     .in_first = in.lines.first,
-                     .in_count = in.lines.count,
-                     .above = in.above,
-                     .below = in.below});
+    bands.push_back(band_of(window, image, {first, count}));
     at += count;
   }
   return bands;

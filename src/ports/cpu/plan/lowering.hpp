@@ -70,6 +70,8 @@ struct Band {
   std::size_t in_first = 0, in_count = 0, above = 0, below = 0;
 };
 
+Band band_of(const nn::WindowLines& window, std::size_t image, const nn::LineRange& out);
+
 /// What one lane makes where lanes share the rows of a batch: about as many lines as each other
 /// lane, in bands of one image.
 std::vector<Band> bands_of(const nn::WindowLines& window, std::size_t rows, std::size_t lane,

@@ -54,10 +54,6 @@ Image::Image(Context& context) : c(context), rows_(context.spec.slots) {
   check(c.spec.mean.size() == channels && c.spec.stddev.size() == channels,
         "mean and deviation must have one value for each channel");
   const std::size_t period = usual_period % channels == 0 ? usual_period : std::lcm(16, channels);
-  for (std::size_t i = 0; i < channels; ++i) {
-    low_.push_back(c.spec.shaping.lowest(i));
-    high_.push_back(c.spec.shaping.highest(i));
-  }
   for (std::size_t i = 0; i < period; ++i) {
     const auto [a, b] = backend::entry_of(c.spec, i % channels);
     a_.push_back(a);
@@ -94,18 +90,17 @@ void Image::values(std::size_t first, std::size_t count, std::byte* out) const {
 void Image::shaped_values(std::size_t first, std::size_t count, std::byte* out) const {
   constexpr std::size_t piece = 1024;
   const data::Element element = c.spec.element;
-  const data::Shaping& shaping = c.spec.shaping;
   float entered[piece];
   for (std::size_t done = 0; done < count; done += piece) {
     const std::size_t values = std::min(count - done, piece),
                       bytes = values * data::bytes_of(element);
     const std::uint8_t* from = rows_[c.slot].bytes + (first + done) * data::bytes_of(element);
     for_each_value(element, {from, bytes}, [&](std::size_t i, float value) {
-      const std::size_t at = (first + done + i) % a_.size(), channel = at % low_.size();
+      const std::size_t at = (first + done + i) % a_.size();
       entered[i] = data::stands_for_none(c.spec.no_data, value)
                        ? 0
                        : backend::arithmetic::entered(
-                             data::shaped(shaping.curve, value, low_[channel], high_[channel]),
+                             data::shaped(c.spec.shaping, at % c.network.input.channels, value),
                              {a_[at], b_[at]});
     });
     c.kernels.from_float(entered, values, out + done * bytes_of(c.storage));

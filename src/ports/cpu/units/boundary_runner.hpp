@@ -83,7 +83,6 @@ class Image {
   Context& c;
   std::map<std::size_t, std::size_t> places_;  // in the scratch of each region that reads it
   std::vector<float> a_, b_;                   // one period of what kernels enter the values by
-  std::vector<float> low_, high_;              // of each channel
   struct LoadedRows {
     const std::uint8_t* bytes = nullptr;
     const float* floats = nullptr;

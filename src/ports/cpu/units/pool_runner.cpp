@@ -21,26 +21,48 @@ memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage) {
           memory::format_tag::nhwc};
 }
 
-namespace {
-
-/// The point that only this unit reads, and runs; else nullptr.
-PointRunner* inline_point(const Context& c, const Unit& unit) {
-  return c.units[*unit.input].in_region ? nullptr
-                                        : static_cast<PointRunner*>(c.runners[*unit.input]);
+void Pool::plan_input() {
+  from_ = c.runners[*unit.input]->map;
+  if (!c.units[*unit.input].in_region)
+    inline_input_ = static_cast<PointRunner*>(c.runners[*unit.input]);
 }
 
-}  // namespace
+void Pool::plan_training(std::size_t most_lines) {
+  c.value_places[index] = {false, c.value_buffer(map.bytes() * c.spec.batch, index)};
+  sum_ = c.fixed_scratch(unit.level, most_lines * map.line_bytes);
+  if (!inline_input_) dinput_ = c.scratch(unit.level, from_);
+}
+
+void Pool::before_forward(std::size_t lane) {
+  if (inline_input_) inline_input_->before_forward(lane);
+}
+
+std::byte* Pool::dinput_at(const Chunk& chunk) const {
+  return inline_input_ ? inline_input_->gradient(from_.of(chunk)) : c.lane_at(chunk.lane, dinput_);
+}
+
+const std::byte* Pool::output_gradient(const Chunk& chunk, const nn::LineRange& lines) {
+  check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
+  Runner& reader = *c.runners[unit.readers[0]];
+  const std::byte* first = reader.input_gradient(chunk);
+  const std::byte* second = unit.readers.size() == 2
+                                ? c.runners[unit.readers[1]]->input_gradient(chunk)
+                                : reader.second_gradient(chunk);
+  const std::ptrdiff_t before = static_cast<std::ptrdiff_t>(lines.first * map.line_bytes) -
+                                static_cast<std::ptrdiff_t>(map.of(chunk).first * map.line_bytes);
+  if (!second) return first + before;
+  std::byte* sum = c.lane_at(chunk.lane, sum_);
+  c.kernels.sum(first + before, second + before, map.pixels(lines) * map.shape.channels, sum);
+  return sum;
+}
 
 void PoolRunner::plan() {
-  from_ = c.runners[*unit.input]->map;
-  inline_input_ = inline_point(c, unit);
+  plan_input();
   for (const std::size_t rows : chunk_sizes(c.regions[unit.level]))
     prepared_.emplace(rows, prepare(rows));
   if (!c.spec.training) return;
-  c.value_places[index] = {false, c.value_buffer(map.bytes() * c.spec.batch, index)};
+  plan_training(c.most_lines(unit.level, map));
   workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
-  sum_ = c.scratch(unit.level, map);
-  if (!inline_input_) dinput_ = c.scratch(unit.level, from_);
 }
 
 PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
@@ -97,10 +119,6 @@ void PoolRunner::bind() {
   }
 }
 
-void PoolRunner::before_forward(std::size_t lane) {
-  if (inline_input_) inline_input_->before_forward(lane);
-}
-
 void PoolRunner::forward(const Chunk& chunk) {
   Prepared& p = prepared_.at(chunk.count);
   auto& arguments = p.forward_arguments[chunk.lane];
@@ -113,26 +131,11 @@ void PoolRunner::forward(const Chunk& chunk) {
   p.forward.execute(c.streams[chunk.lane], arguments);
 }
 
-std::byte* PoolRunner::dinput_at(const Chunk& chunk) const {
-  return inline_input_ ? inline_input_->gradient(from_.of(chunk)) : c.lane_at(chunk.lane, dinput_);
-}
-
-const std::byte* PoolRunner::output_gradient(const Chunk& chunk) {
-  const std::byte* first = c.runners[unit.readers[0]]->input_gradient(chunk);
-  check(unit.readers.size() <= 2, unit.name + ": the CPU backend sums at most two gradients");
-  const std::byte* second = unit.readers.size() == 2
-                                ? c.runners[unit.readers[1]]->input_gradient(chunk)
-                                : c.runners[unit.readers[0]]->second_gradient(chunk);
-  if (!second) return first;
-  std::byte* sum = c.lane_at(chunk.lane, sum_);
-  c.kernels.sum(first, second, map.pixels(map.of(chunk)) * map.shape.channels, sum);
-  return sum;
-}
-
 void PoolRunner::backward(const Chunk& chunk) {
   Prepared& p = prepared_.at(chunk.count);
   auto& arguments = p.backward_arguments[chunk.lane];
-  arguments.at(DNNL_ARG_DIFF_DST).set_data_handle(const_cast<std::byte*>(output_gradient(chunk)));
+  arguments.at(DNNL_ARG_DIFF_DST)
+      .set_data_handle(const_cast<std::byte*>(output_gradient(chunk, map.of(chunk))));
   arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(dinput_at(chunk));
   arguments.at(DNNL_ARG_WORKSPACE)
       .set_data_handle(c.at(workspace_) + chunk.first * workspace_bytes_);
@@ -141,41 +144,26 @@ void PoolRunner::backward(const Chunk& chunk) {
 }
 
 void BandedPool::plan() {
+  plan_input();
   const nn::Node& node = c.network.nodes[unit.node];
-  from_ = c.runners[*unit.input]->map;
   window_ = {from_.shape.height, map.shape.height, node.kernel, node.stride, node.padding};
+  std::size_t most = 0;
   c.regions[unit.level].each_chunk([&](const Chunk& chunk) {
     jobs_.emplace_back();
-    if (c.has_bands) return add_job(band_of(chunk));
-    for (const Band& band : bands_of(window_, c.spec.batch, chunk.lane, c.lanes)) add_job(band);
+    if (!c.has_bands) {
+      for (const Band& band : bands_of(window_, c.spec.batch, chunk.lane, c.lanes)) add_job(band);
+      return;
+    }
+    add_job(band_of(window_, chunk.image(), chunk.in_image(map.shape.height)));
+    most = std::max(most, pass_of(chunk).outs.count);
   });
   if (!c.spec.training) return;
-  inline_input_ = inline_point(c, unit);
-  c.value_places[index] = {false, c.value_buffer(map.bytes() * c.spec.batch, index)};
-  std::size_t most = 0;
-  c.regions[unit.level].each_chunk(
-      [&](const Chunk& chunk) { most = std::max(most, pass_of(chunk).outs.count); });
-  sum_ = c.fixed_scratch(unit.level, most * map.line_bytes);
-  if (!inline_input_) dinput_ = c.scratch(unit.level, from_);
+  plan_training(most);
   for (const std::size_t reader : unit.readers) {
     const Unit& reads = c.units[reader];
     check(!reads.pad && (reads.kind == UnitKind::conv || reads.kind == UnitKind::point),
           unit.name + ": bands of lines need a reader whose gradients are in memory");
   }
-}
-
-Band BandedPool::band_of(const Chunk& chunk) const {
-  const std::size_t image = chunk.first / chunk.stripes;
-  const nn::LineRange out = map.of(chunk);
-  const std::size_t first = out.first - image * map.shape.height;
-  const nn::Reach read = nn::read_by(window_, {first, out.count});
-  return {.image = image,
-          .first = first,
-          .count = out.count,
-          .in_first = read.lines.first,
-          .in_count = read.lines.count,
-          .above = read.above,
-          .below = read.below};
 }
 
 void BandedPool::add_job(const Band& band) {
@@ -206,10 +194,6 @@ void BandedPool::bind() {
   });
 }
 
-void BandedPool::before_forward(std::size_t lane) {
-  if (inline_input_) inline_input_->before_forward(lane);
-}
-
 void BandedPool::forward(const Chunk& chunk) {
   for (Job& job : jobs_[chunk.index]) {
     const Band& band = job.band;
@@ -224,9 +208,7 @@ void BandedPool::forward(const Chunk& chunk) {
 
 /// In lines of its image.
 PoolBackward BandedPool::pass_of(const Chunk& chunk) const {
-  const std::size_t image = chunk.first / chunk.stripes;
-  nn::LineRange in = from_.of(chunk);
-  in.first -= image * from_.shape.height;
+  const nn::LineRange in = chunk.in_image(from_.shape.height);
   const nn::LineRange outs = nn::readers_of(window_, in).lines;
   return {.window = window_,
           .width = from_.shape.width,
@@ -239,30 +221,11 @@ PoolBackward BandedPool::pass_of(const Chunk& chunk) const {
           .dx = nullptr};
 }
 
-std::byte* BandedPool::dinput_at(const Chunk& chunk) const {
-  return inline_input_ ? inline_input_->gradient(from_.of(chunk)) : c.lane_at(chunk.lane, dinput_);
-}
-
-/// Its readers ran in later regions, so that all lines are there.
-const std::byte* BandedPool::output_gradient(const Chunk& chunk, const nn::LineRange& lines) {
-  const std::ptrdiff_t before = static_cast<std::ptrdiff_t>(lines.first * map.line_bytes) -
-                                static_cast<std::ptrdiff_t>(map.of(chunk).first * map.line_bytes);
-  const std::byte* first = c.runners[unit.readers[0]]->input_gradient(chunk) + before;
-  if (unit.readers.size() == 1) return first;
-  check(unit.readers.size() == 2, unit.name + ": the CPU backend sums at most two gradients");
-  std::byte* sum = c.lane_at(chunk.lane, sum_);
-  c.kernels.sum(first, c.runners[unit.readers[1]]->input_gradient(chunk) + before,
-                map.pixels(lines) * map.shape.channels, sum);
-  return sum;
-}
-
 void BandedPool::backward(const Chunk& chunk) {
-  const std::size_t image = chunk.first / chunk.stripes;
   PoolBackward pass = pass_of(chunk);
-  const nn::LineRange outs{image * map.shape.height + pass.outs.first, pass.outs.count},
-      read{image * from_.shape.height + pass.read.first, pass.read.count};
+  const nn::LineRange read = pass.read.after(chunk.image() * from_.shape.height);
   pass.x = c.runners[*unit.input]->value(chunk, read);
-  pass.dy = output_gradient(chunk, outs);
+  pass.dy = output_gradient(chunk, pass.outs.after(chunk.image() * map.shape.height));
   pass.dx = dinput_at(chunk);
   c.kernels.pool_backward(pass, map.shape.channels);
   if (inline_input_) inline_input_->backward(chunk);

@@ -12,20 +12,41 @@ namespace lockstep::cpu {
 /// Images as all values are stored.
 dnnl::memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage);
 
-/// Max pooling, with oneDNN, of a point that its region runs or of one that only this unit reads.
-class PoolRunner final : public Runner {
+/// Max pooling of a point that its region runs or of one that only this unit reads.
+class Pool : public Runner {
  public:
-  PoolRunner(Context& context, std::size_t number) : Runner(context, number) {}
-  void plan() override;
-  void bind() override;
+  Pool(Context& context, std::size_t number) : Runner(context, number) {}
   void before_forward(std::size_t lane) override;
-  void forward(const Chunk& chunk) override;
-  void backward(const Chunk& chunk) override;
   using Runner::value;
   const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override {
     return c.value_at(index, chunk.lane, map, lines);
   }
   const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
+
+ protected:
+  void plan_input();
+  /// `most_lines`: of output_gradient().
+  void plan_training(std::size_t most_lines);
+  std::byte* dinput_at(const Chunk& chunk) const;
+  /// Of these lines of the output. Others than the chunk's own are there where the readers ran in
+  /// later regions.
+  const std::byte* output_gradient(const Chunk& chunk, const nn::LineRange& lines);
+
+  Map from_;                             // of the input
+  PointRunner* inline_input_ = nullptr;  // the point that only this unit reads, and runs
+
+ private:
+  std::size_t dinput_ = 0, sum_ = 0;  // in the lane's scratch
+};
+
+/// The same with oneDNN, of whole images.
+class PoolRunner final : public Pool {
+ public:
+  using Pool::Pool;
+  void plan() override;
+  void bind() override;
+  void forward(const Chunk& chunk) override;
+  void backward(const Chunk& chunk) override;
 
  private:
   struct Prepared {
@@ -35,31 +56,21 @@ class PoolRunner final : public Runner {
         backward_arguments;  // by lane
   };
   Prepared prepare(std::size_t rows);
-  std::byte* dinput_at(const Chunk& chunk) const;
-  const std::byte* output_gradient(const Chunk& chunk);
 
-  Map from_;                         // of the input
   std::size_t workspace_bytes_ = 0;  // of one row: oneDNN's record of which input was the largest
-  PointRunner* inline_input_ = nullptr;
-  std::size_t workspace_ = 0, dinput_ = 0, sum_ = 0;
+  std::size_t workspace_ = 0;
   std::map<std::size_t, Prepared> prepared_;  // by rows
 };
 
-/// Max pooling where lanes share the rows: each makes some lines. In evaluation a chunk stands for
-/// its lane, and has all rows; in training it is one band.
-class BandedPool final : public Runner {
+/// The same where lanes share the rows: each makes some lines. In evaluation a chunk stands for its
+/// lane, and has all rows; in training it is one band.
+class BandedPool final : public Pool {
  public:
-  BandedPool(Context& context, std::size_t number) : Runner(context, number) {}
+  using Pool::Pool;
   void plan() override;
   void bind() override;
-  void before_forward(std::size_t lane) override;
   void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
-  using Runner::value;
-  const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override {
-    return c.value_at(index, chunk.lane, map, lines);
-  }
-  const std::byte* input_gradient(const Chunk& chunk) override { return dinput_at(chunk); }
 
  private:
   /// One call of a lane.
@@ -69,16 +80,10 @@ class BandedPool final : public Runner {
     std::unordered_map<int, dnnl::memory> arguments;
   };
   void add_job(const Band& band);
-  Band band_of(const Chunk& chunk) const;
   PoolBackward pass_of(const Chunk& chunk) const;
-  std::byte* dinput_at(const Chunk& chunk) const;
-  const std::byte* output_gradient(const Chunk& chunk, const nn::LineRange& lines);
 
   nn::WindowLines window_{};
-  Map from_;  // of the input
-  PointRunner* inline_input_ = nullptr;
   std::vector<std::vector<Job>> jobs_;  // by chunk
-  std::size_t dinput_ = 0, sum_ = 0;    // in the lane's scratch
 };
 
 }  // namespace lockstep::cpu

@@ -171,19 +171,31 @@ fs::path write_packed(const fs::path& path, hid_t type, std::vector<std::uint8_t
   return file.close();
 }
 
+/// Elements, each with its types of both byte orders.
+struct Kinds {
+  Kinds() = default;
+  Kinds(const Kinds&) = delete;
+  Kinds& operator=(const Kinds&) = delete;
+  ~Kinds() {
+    H5Tclose(half);
+    H5Tclose(half_of_others);
+  }
+  const hid_t half = half_type(false), half_of_others = half_type(true);
+  const std::pair<Element, std::array<hid_t, 2>> all[4] = {
+      {Element::u16, {H5T_STD_U16LE, H5T_STD_U16BE}},
+      {Element::i16, {H5T_STD_I16LE, H5T_STD_I16BE}},
+      {Element::f16, {half, half_of_others}},
+      {Element::f32, {H5T_IEEE_F32LE, H5T_IEEE_F32BE}}};
+};
+
 }  // namespace
 
 TEST_CASE("all numbers of 16 bits and floats pass as they are, in any layout, order and chunks",
           "[external][elements]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
-  const hid_t half = half_type(false), half_of_others = half_type(true);
-  const std::pair<Element, std::array<hid_t, 2>> kinds[] = {
-      {Element::u16, {H5T_STD_U16LE, H5T_STD_U16BE}},
-      {Element::i16, {H5T_STD_I16LE, H5T_STD_I16BE}},
-      {Element::f16, {half, half_of_others}},
-      {Element::f32, {H5T_IEEE_F32LE, H5T_IEEE_F32BE}}};
-  for (const auto& [element, types] : kinds) {
+  const Kinds kinds;
+  for (const auto& [element, types] : kinds.all) {
     const std::vector<double> values = all_values(element);
     const std::vector<std::uint8_t> want = bytes_of(element, values);
     for (const hid_t type : types)
@@ -198,20 +210,13 @@ TEST_CASE("all numbers of 16 bits and floats pass as they are, in any layout, or
           CHECK(view_all(DataSet(path)) == want);
         }
   }
-  H5Tclose(half);
-  H5Tclose(half_of_others);
 }
 
 TEST_CASE("numbers of 16 bits and floats pass as they are from chunks by Blosc and Zstandard",
           "[external][elements]") {
   const Folder folder;
   const fs::path path = folder.path / "a.h5";
-  const hid_t half = half_type(false), half_of_others = half_type(true);
-  const std::pair<Element, std::array<hid_t, 2>> kinds[] = {
-      {Element::u16, {H5T_STD_U16LE, H5T_STD_U16BE}},
-      {Element::i16, {H5T_STD_I16LE, H5T_STD_I16BE}},
-      {Element::f16, {half, half_of_others}},
-      {Element::f32, {H5T_IEEE_F32LE, H5T_IEEE_F32BE}}};
+  const Kinds kinds;
   std::vector<std::pair<H5Z_filter_t, Packer>> packers;
   for (const char* compressor : {"blosclz", "lz4", "lz4hc", "zlib", "zstd"})
     for (const int shuffle : {BLOSC_NOSHUFFLE, BLOSC_SHUFFLE, BLOSC_BITSHUFFLE})
@@ -221,7 +226,7 @@ TEST_CASE("numbers of 16 bits and floats pass as they are from chunks by Blosc a
     packed.resize(ZSTD_compress(packed.data(), packed.size(), chunk.data(), chunk.size(), 3));
     return packed;
   });
-  for (const auto& [element, types] : kinds) {
+  for (const auto& [element, types] : kinds.all) {
     const std::vector<std::uint8_t> want = bytes_of(element, all_values(element));
     std::vector<std::uint8_t> turned = want;  // the other byte order
     const auto one = static_cast<std::ptrdiff_t>(data::bytes_of(element));
@@ -235,8 +240,6 @@ TEST_CASE("numbers of 16 bits and floats pass as they are from chunks by Blosc a
       CHECK(read_all(DataSet(path)) == want);
     }
   }
-  H5Tclose(half);
-  H5Tclose(half_of_others);
 }
 
 TEST_CASE("other numbers become the smallest element that holds them, or the row is an error",

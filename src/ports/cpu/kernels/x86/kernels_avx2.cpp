@@ -6,19 +6,8 @@
 
 namespace lockstep::cpu {
 namespace {
-#include "ports/cpu/kernels/vector.inc"
+#include "ports/cpu/kernels/kernel_set.inc"
 
-#include "ports/cpu/kernels/formats.inc"
-#include "ports/cpu/kernels/kernels.inc"
-#include "ports/cpu/kernels/thin.inc"
-#include "ports/cpu/kernels/update.inc"
-
-#include "ports/cpu/kernels/products.inc"
-
-const Kernels fp32 = table<float>();
-const FloatKernels floats = {add, sgd, lars, lamb, direction, squares, scale, average, linear};
-const VectorKernels vectors = vector_table();
-const ThinTable thin = thin_tables();
 const PanelKernels panels = panel_table<4, 1>();
 
 }  // namespace

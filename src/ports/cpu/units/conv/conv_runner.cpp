@@ -17,21 +17,20 @@ ConvCut ConvCut::of(const ConvGeometry& whole, const Chunk& chunk, bool band) {
     const ConvGeometry stripe = whole.stripe(chunk.stripes);
     return {out, in, in, out, 0, 0, chunk.count, stripe, stripe};
   }
-  const std::size_t image = chunk.first / chunk.stripes;
-  const std::size_t out_before = image * whole.out_height, in_before = image * whole.height;
-  const nn::Reach read = nn::read_by(whole.lines(), {out.first - out_before, out.count});
-  const nn::ReaderLines readers = nn::readers_of(whole.lines(), {in.first - in_before, in.count});
-  const auto [lines, above, below] = static_cast<const nn::Reach&>(readers);
+  const std::size_t out_before = chunk.image() * whole.out_height,
+                    in_before = chunk.image() * whole.height;
+  const nn::Reach read = nn::read_by(whole.lines(), chunk.in_image(whole.out_height));
+  const nn::ReaderLines readers = nn::readers_of(whole.lines(), chunk.in_image(whole.height));
+  const std::size_t read_of_own = in.count - readers.idle_above - readers.idle_below;
   return {.out = out,
-          .in = {in_before + read.lines.first, read.lines.count},
+          .in = read.lines.after(in_before),
           .own_in = in,
-          .outs = {out_before + lines.first, lines.count},
+          .outs = readers.lines.after(out_before),
           .idle_above = readers.idle_above,
           .idle_below = readers.idle_below,
           .rows = 1,
           .of_out = whole.on(read.lines.count, out.count, read.above, read.below),
-          .of_in = whole.on(in.count - readers.idle_above - readers.idle_below, lines.count, above,
-                            below)};
+          .of_in = whole.on(read_of_own, readers.lines.count, readers.above, readers.below)};
 }
 
 std::vector<std::size_t> ConvCut::sizes() const {
@@ -63,7 +62,7 @@ void ConvRunner::plan() {
   const std::string weight = geometry_.name + ".weight";
   weights_ = c.parameters.find(backend::Part::weights, weight);
   gradient_ = c.parameters.find(backend::Part::gradients, weight);
-  gradient_size_ = gradient_format_.get_size() / sizeof(float);
+  gradient_size_ = formats_->gradient.get_size() / sizeof(float);
   if (unit.input && !c.units[*unit.input].in_region)
     inline_input_ = static_cast<PointRunner*>(c.runners[*unit.input]);
 
@@ -81,8 +80,10 @@ void ConvRunner::plan() {
   }
 }
 
-/// A stripe or a band may prefer other formats than a whole image, and bands of other sizes others.
+/// A stripe or a band may prefer other formats than a whole image, and bands of other sizes others;
+/// stripes are all of one size.
 ConvFormats ConvRunner::formats_of(const ConvCut& cut) const {
+  if (formats_ && !c.has_bands) return *formats_;
   ConvFormats formats = ConvFormats::choose(cut.of_out);
   if (c.has_bands && cut.outs.count > 0)
     formats.backward_data = ConvFormats::choose(cut.of_in).backward_data;
@@ -91,13 +92,12 @@ ConvFormats ConvRunner::formats_of(const ConvCut& cut) const {
 }
 
 void ConvRunner::choose_algorithms() {
-  const ConvFormats formats = formats_of(parts_.front().cut);
-  gradient_format_ = formats.gradient;
-  if (WinogradConv::fits(geometry_, formats)) {
+  formats_ = formats_of(parts_.front().cut);
+  if (WinogradConv::fits(geometry_, *formats_)) {
     winograd_ = WinogradConv(geometry_);
     by_winograd_ = c.spec.winograd.passes(WinogradConv::shape(geometry_));
   }
-  if (!by_winograd_.weight_gradient) tap_gradient_ = tap_gradient_of(geometry_, formats);
+  if (!by_winograd_.weight_gradient) tap_gradient_ = tap_gradient_of(geometry_, *formats_);
 }
 
 void ConvRunner::plan_backward() {
@@ -195,7 +195,7 @@ void ConvRunner::bind_lane(Prepared& p, const ConvCut& cut, std::size_t lane) {
                        {DNNL_ARG_SCRATCHPAD, scratch}});
   p.backward_weights.push_back(
       {{DNNL_ARG_SRC, source},
-       {DNNL_ARG_DIFF_WEIGHTS, memory(gradient_format_, engine(), nullptr)},
+       {DNNL_ARG_DIFF_WEIGHTS, memory(formats_->gradient, engine(), nullptr)},
        {DNNL_ARG_DIFF_DST, destination},
        {DNNL_ARG_SCRATCHPAD, scratch}});
   if (!p.primitives.backward_data) return;

@@ -107,8 +107,8 @@ class ConvRunner final : public Runner {
   Image& image_;
   PointRunner* inline_input_ = nullptr;  // a point that this unit runs
   ConvGeometry geometry_;
-  Map from_;  // of the input
-  dnnl::memory::desc gradient_format_;
+  Map from_;                            // of the input
+  std::optional<ConvFormats> formats_;  // of the first chunk
   WinogradConv winograd_;
   backend::WinogradPasses by_winograd_;  // the other passes are direct convolutions
   TapGradient tap_gradient_ = nullptr;   // a direct weight gradient that is not oneDNN's
