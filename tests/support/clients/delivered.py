@@ -9,6 +9,20 @@ import h5py
 import numpy as np
 
 rows = 96
+asked = slice(3, 9)  # of these rows, by clients
+TYPES = {"u1": "UINT8", "u2": "UINT16", "i2": "INT16", "f2": "FP16", "f4": "FP32"}
+
+
+def asked_rows(name):
+    """Images, their datatype in requests, and what `predict` has said of them, by output."""
+    with h5py.File(name + ".h5") as f, h5py.File(f"of-{name}/predictions.h5") as p:
+        images = f["images"][asked]
+        said = {"logits": p["logits"][()].reshape(rows, -1)[asked]}
+        if "value" in p:
+            said["values"] = p["value"][()].reshape(rows, -1)[asked]
+        if "probability" in p:
+            said["probabilities"] = p["probability"][asked]
+    return images, TYPES[images.dtype.str[1:]], said
 
 
 def write():

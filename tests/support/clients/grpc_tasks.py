@@ -7,29 +7,15 @@
 import asyncio
 import sys
 
-import h5py
 import numpy as np
 
+from delivered import asked_rows
 from grpc_clients import Triton, refused
 from serve_clients import law, same
 
 NAMES = "bytes", "holed", "wide", "signed", "half", "real", "single"
-TYPES = {"u1": "UINT8", "u2": "UINT16", "i2": "INT16", "f2": "FP16", "f4": "FP32"}
 CONTENTS = {"UINT8": "uint_contents", "UINT16": "uint_contents", "INT16": "int_contents",
             "FP32": "fp32_contents"}  # fmt: skip
-ROWS = slice(3, 9)
-
-
-def rows_of(name):
-    """The images, their datatype, and what is wanted by output."""
-    with h5py.File(name + ".h5") as f, h5py.File(f"of-{name}/predictions.h5") as p:
-        images = f["images"][ROWS]
-        wanted = {"logits": p["logits"][()].reshape(96, -1)[ROWS]}
-        if "value" in p:
-            wanted["values"] = p["value"][()].reshape(96, -1)[ROWS]
-        if "probability" in p:
-            wanted["probabilities"] = p["probability"][ROWS]
-    return images, TYPES[images.dtype.str[1:]], wanted
 
 
 def all_same(outputs, wanted):
@@ -37,7 +23,7 @@ def all_same(outputs, wanted):
 
 
 def triton_answers(triton, name):
-    images, kind, wanted = rows_of(name)
+    images, kind, wanted = asked_rows(name)
     about = triton.client.get_model_metadata(name)
     said = [one.name for one in about.outputs]
     law(about.inputs[0].datatype == kind and list(about.inputs[0].shape)[1:] ==
@@ -66,9 +52,9 @@ def triton_answers(triton, name):
 
 
 def triton_errors(triton):
-    wide, _, _ = rows_of("wide")
-    signed, _, _ = rows_of("signed")
-    single, _, _ = rows_of("single")
+    wide, _, _ = asked_rows("wide")
+    signed, _, _ = asked_rows("signed")
+    single, _, _ = asked_rows("single")
     broken = single[:2].copy()
     broken[1, 0, 0, 2] = np.nan
     tensor = triton.tensors.InferInput("images", list(broken.shape), "FP32")
@@ -89,7 +75,7 @@ def triton_errors(triton):
 
 
 def holed(triton):
-    images, kind, _ = rows_of("holed")
+    images, kind, _ = asked_rows("holed")
     tensor = triton.tensors.InferInput("images", list(images.shape), kind)
     tensor.set_data_from_numpy(images)
     return tensor
@@ -107,7 +93,7 @@ async def kserve(port):
 
     client = InferenceGRPCClient(f"127.0.0.1:{port}")
     for name in NAMES:
-        images, kind, wanted = rows_of(name)
+        images, kind, wanted = asked_rows(name)
         for binary in (True, False) if kind != "FP16" else (True,):
             tensor = InferInput("images", list(images.shape), kind)
             tensor.set_data_from_numpy(images, binary_data=binary)
