@@ -10,8 +10,8 @@ source "$root/tests/support/clients/clients.bash"
 client() { run "$python" "$root/tests/support/clients/model_clients.py" "$@"; }
 has() { client has "$@" && ((status == 0)); }
 clients_or_skip 'PyTorch and torchvision read and write models' torch torchvision
-models='resnet18 resnet50'
-nightly && models+=' resnet34 resnet101 resnet152 wide_resnet50_2'
+models='resnet18 resnet50 resnext50_32x4d'
+nightly && models+=' resnet34 resnet101 resnet152 wide_resnet50_2 resnext101_64x4d'
 "$LOCKSTEP" pack --from shapes --out data --train-rows 60 --val-rows 53 --resize 32 \
   >pack.log 2>&1 || cat pack.log
 kinds='pth npz'
