@@ -29,6 +29,17 @@ study::StudyLauncher launcher_of(const std::string& name, const cluster::EnvLook
                                                         : study::StudyLauncher::mpirun;
 }
 
+/// A step's cores are its own, so steps that it starts wait for them for ever. The shell of salloc
+/// is a step of another kind, with a number near the largest.
+void require_no_step(const cluster::EnvLookup& env) {
+  const auto step = whole_number<std::uint64_t>(env("SLURM_STEP_ID").value_or(""));
+  require(!step || *step >= 0xfffffff0,
+          fmt::format("this worker is step {} of its job, and its trainings would wait for the "
+                      "step's cores: start it in the batch script without srun, as "
+                      "jobs/search.sbatch does",
+                      step.value_or(0)));
+}
+
 /// How many trainings an allocation has room for: 0 slots mean that.
 std::size_t slots_of(std::size_t slots, std::size_t ranks, const cluster::EnvLookup& env) {
   if (slots > 0) return slots;
@@ -81,6 +92,8 @@ study::WorkerOutcome work_as_asked(study::SearchFolder& folder, study::TrainingL
   require(rank_by_environment().world <= 1,
           "search starts ranks itself: start it once, without srun or mpirun");
   const cluster::EnvLookup env = cluster::process_environment();
+  const study::StudyLauncher launcher = launcher_of(options.launcher, env);
+  if (launcher == study::StudyLauncher::srun && options.trainer.empty()) require_no_step(env);
   const double began_s = now_s();
   double end_s = std::numeric_limits<double>::infinity();
   if (!options.until.empty()) end_s = began_s + seconds_until(options.until, std::time(nullptr));
@@ -90,7 +103,7 @@ study::WorkerOutcome work_as_asked(study::SearchFolder& folder, study::TrainingL
   const study::WorkerOutcome outcome =
       study::work(folder, list,
                   {.program = own_program().string(),
-                   .launcher = launcher_of(options.launcher, env),
+                   .launcher = launcher,
                    .trainer = options.trainer,
                    .slots = slots_of(options.slots, folder.spec().ranks, env),
                    .stale_s = static_cast<double>(options.stale_s),

@@ -172,6 +172,9 @@ search plan lr.toml --out short --trials 4 "${train[@]}" --node-hours 0.000001
 search run short
 ((status == 0)) && says '^1 training done by this worker' && says '; the node hours are used$'
 verdict $? 'once the node hours are used, no training begins'
+run env SLURM_JOB_ID=1 SLURM_STEP_ID=0 "$LOCKSTEP" search run short
+((status == 2)) && says 'error: this worker is step 0 of its job'
+verdict $? 'a worker that srun started is an error that says how to start it'
 search run short --until 25:00
 ((status == 2)) && says "error: --until: '25:00' is no time of a day" &&
   search plan lr.toml --out many --sampler sobolt --trials 2 "${train[@]}" && ((status == 2))

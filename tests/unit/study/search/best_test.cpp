@@ -112,6 +112,26 @@ TEST_CASE("a search is placed by rung, then score, and trials without a score ar
   CHECK(search_page(search).find("http://") == search_page(search).find("http://www.w3.org"));
 }
 
+TEST_CASE("where less is better the least score is first, also for Optuna", "[search]") {
+  const Folder place("search");
+  const std::filesystem::path folder = place.path / "s";
+  write_a_search(folder, 3);
+  for (std::size_t trial = 0; trial < 3; ++trial)
+    add_result(folder, {.trial = trial,
+                        .rung = 2,
+                        .epoch = 9,
+                        .more_is_better = false,
+                        .score = 1 + double(trial)});
+  for (std::size_t trial = 0; trial < 3; ++trial)
+    add_result(folder,
+               {.trial = trial, .rung = 0, .epoch = 1, .more_is_better = false, .score = 9});
+  const SearchFolder search(folder);
+  CHECK(placed(search) == std::vector<std::size_t>{0, 1, 2});
+  const std::string journal = optuna_journal(search);
+  CHECK_THAT(journal, Contains("\"study_name\":\"s\",\"directions\":[1]"));
+  CHECK_THAT(journal, Contains("\"state\":1,\"value\":1.0"));
+}
+
 TEST_CASE("which trials are repeated is decided once, and the base is among them", "[search]") {
   const Folder place("search");
   const std::filesystem::path folder = place.path / "s";
