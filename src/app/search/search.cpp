@@ -156,7 +156,8 @@ int run_worker(const std::string& path, const WorkingOptions& working) {
   const auto legs = study::legs_of(folder);
   const study::WorkerOutcome outcome = work_as_asked(folder, *legs, working);
   for (const auto& [file, why] : folder.bad_trials()) throw InputError(why);
-  if (outcome.complete) log::text(study::search_text(folder));
+  constexpr std::size_t most_shown = 10;
+  if (outcome.complete) log::text(study::search_text(folder, most_shown));
   return status_of(outcome);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
 
@@ -59,12 +60,13 @@ std::vector<std::uint64_t> rung_epochs(std::uint64_t first, std::size_t keep_one
 }
 
 std::vector<std::size_t> ranked(const std::map<std::size_t, double>& results) {
-  std::vector<std::size_t> order;
-  for (const auto& [trial, score] : results) order.push_back(trial);
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    const double one = results.at(a), other = results.at(b);
-    return std::isnan(other) ? !std::isnan(one) : one > other;
+  std::vector<std::pair<double, std::size_t>> scores;
+  for (const auto& [trial, score] : results) scores.emplace_back(score, trial);
+  std::ranges::stable_sort(scores, [](const auto& a, const auto& b) {
+    return std::isnan(b.first) ? !std::isnan(a.first) : a.first > b.first;
   });
+  std::vector<std::size_t> order;
+  for (const auto& [score, trial] : scores) order.push_back(trial);
   return order;
 }
 

@@ -199,12 +199,15 @@ std::vector<std::string> placement_notes(const SearchFolder& folder) {
   return notes;
 }
 
-std::string search_text(const SearchFolder& folder) {
+std::string search_text(const SearchFolder& folder, std::size_t most) {
   const std::vector<std::size_t> places = placed(folder);
-  std::string text = table(trials_table(folder));
+  std::vector<std::vector<std::string>> rows = trials_table(folder);
+  rows.resize(std::min(rows.size() - 1, most) + 1);
+  std::string text = table(rows);
   if (places.empty()) return text + "no trial has a result yet";
+  std::size_t told = 0;
   for (const auto& [leg, result] : folder.results())
-    if (result.end != LegEnd::done)
+    if (result.end != LegEnd::done && told++ < most)
       text += fmt::format("trial {}, epoch {}: {}\n", leg.trial, result.epoch, describe(result));
   const LegResult& best = newest_leg(folder, places.front());
   text += fmt::format("first: trial {} with {} after {}: {}", places.front(), describe(best),

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -137,6 +138,7 @@ class SearchFolder {
   std::map<Leg, LegResult> results_;
   std::map<std::string, std::unordered_set<std::string>> seen_;  ///< names, by folder
   std::optional<double> refused_since_s_;
+  double trials_seen_s_ = -std::numeric_limits<double>::infinity();
   double node_hours_ = 0;
 };
 

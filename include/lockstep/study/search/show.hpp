@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,9 @@ struct Importance {
 /// The keys with ranges or two choices, the strongest first; none of those with less than 8 trials.
 std::vector<Importance> importance(const SearchFolder& folder);
 
-/// A table of all trials, and the best one.
-std::string search_text(const SearchFolder& folder);
+/// A table of the first `most` trials, and the best one.
+std::string search_text(const SearchFolder& folder,
+                        std::size_t most = std::numeric_limits<std::size_t>::max());
 /// All that the page is made of.
 std::string search_json(const SearchFolder& folder);
 /// One page that needs nothing else: curves, rungs, parallel coordinates, slices.
