@@ -77,13 +77,17 @@ def crc32c(rows: np.ndarray) -> np.ndarray:
     return ~total
 
 
-def _row_crcs(images: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    labels = labels.astype("<i4").reshape(-1, 1).view(np.uint8)
+def _row_crcs(images: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """`said`: labels [rows], or targets [rows, outputs], of which a row's own sum counts."""
+    if said.ndim == 2:
+        said = crc32c(np.where(np.isnan(said), np.nan, said).astype("<f4").view(np.uint8))
+    labels = said.astype("<u4").reshape(-1, 1).view(np.uint8)
     images = np.ascontiguousarray(images, images.dtype.newbyteorder("<"))
     return crc32c(np.hstack([images.reshape(len(images), -1).view(np.uint8), labels]))
 
 
 _ELEMENTS = "uint8", "uint16", "int16", "float16", "float32"
+_TASKS = "classes", "labels", "values"
 
 
 def _moments(images: np.ndarray, no_data: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -108,6 +112,13 @@ def _stands_for(values: np.ndarray, no_data: float | None) -> np.ndarray:
     return np.isnan(values) if np.isnan(no_data) else values == np.float32(no_data)
 
 
+def _fit(targets: np.ndarray, rows: int, outputs: Sequence[str], task: str) -> bool:
+    """A number for each row and output, or NaN; of labels 0 or 1."""
+    known = targets[~np.isnan(targets)]
+    return targets.shape == (rows, len(outputs)) and bool(
+        np.all(np.isin(known, (0, 1)) if task == "labels" else np.isfinite(known)))
+
+
 class _Shard:
     """One file, closed: what all files of a set share, its labels, and where its rows are."""
 
@@ -121,9 +132,11 @@ class _Shard:
             wide = kind == "lockstep-shard 3"
             _require(jpeg or wide or kind == "lockstep-shard 2", path,
                      f"it is no known shard, but {kind}")
-            task = np.asarray(file.attrs["task"] if wide else "classes").astype(str)
-            _require(task == "classes", path, f"it has the task {task}, not classes")
+            task = str(np.asarray(file.attrs["task"] if wide else "classes").astype(str))
+            _require(task in _TASKS, path, f"it has the task {task}, not one of {_TASKS}")
             self.labels, self.crcs = file["labels"][()].astype(np.int32), file["crc32c"][()]
+            self.targets = None if task == "classes" else file["targets"][()].astype(np.float32)
+            self.said = self.labels if self.targets is None else self.targets
             images, classes = file["jpegs" if jpeg else "images"], file["classes"].asstr()[()]
             shape = () if jpeg else images.shape[1:]
             row = max(1, int(np.prod(shape)) * images.dtype.itemsize)
@@ -131,7 +144,7 @@ class _Shard:
                                                                      dtype=np.uint64) * row
             names = file["channels"].asstr()[()] if wide and "channels" in file else ()
             no_data = np.float32(file.attrs["no_data"]) if "no_data" in file.attrs else ()
-            self.facts = jpeg, shape, images.dtype.newbyteorder("="), str(no_data), *(
+            self.facts = jpeg, shape, images.dtype.newbyteorder("="), task, str(no_data), *(
                 tuple(one) for one in (file.attrs["mean"], file.attrs["stddev"], classes, names))
             self.dtype, self.no_data = images.dtype, no_data
             self.begin = images.id.get_offset()
@@ -142,7 +155,8 @@ class _Shard:
                      and images.ndim == (1 if jpeg else 4)
                      and self.places[-1] <= images.size * images.dtype.itemsize
                      and np.all(self.places[:-1] < self.places[1:])
-                     and 0 <= self.labels.min() and self.labels.max() < len(classes),
+                     and 0 <= self.labels.min() and self.labels.max() < len(classes)
+                     and (self.targets is None or _fit(self.targets, len(images), classes, task)),
                      path, "its data sets do not fit each other")
 
 
@@ -167,13 +181,14 @@ class _Descriptor:
 class Shards:
     """A data set of shards: a file, a folder of them, or a pattern such as 'part*.h5'.
 
-    len() counts rows; [row] gives (image, label). The image is [height, width, channels] of uint8
-    or, in shards of version 3, of other numbers; or the bytes of a JPEG, which `decode` makes
-    pixels, by Pillow. With `normalised` it is as networks take it: float32 [channels, height,
-    width], (value - mean) / stddev, of uint8 value / 255, and 0 for no data. `transform` gets it
-    last. `check` compares each row with its CRC-32C. It can be pickled. A process opens a file when
-    it first reads a row of it, keeps at most 64 open, and reads at positions: so processes and
-    threads do not disturb each other."""
+    len() counts rows; [row] gives (image, label), or (image, targets) where `task` is not classes:
+    float32 for each of `classes`, a label of 0 or 1 or a value; NaN: not known. The image is
+    [height, width, channels] of uint8 or, in shards of version 3, of other numbers; or the bytes of
+    a JPEG, which `decode` makes pixels, by Pillow. With `normalised` it is as networks take it:
+    float32 [channels, height, width], (value - mean) / stddev, of uint8 value / 255, and 0 for no
+    data. `transform` gets it last. `check` compares each row with its CRC-32C. It can be pickled. A
+    process opens a file when it first reads a row of it, keeps at most 64 open, and reads at
+    positions: so processes and threads do not disturb each other."""
 
     def __init__(self, data: Path, *, decode: bool = False, normalised: bool = False,
                  transform: Callable[[Any], Any] | None = None, check: bool = False) -> None:
@@ -190,18 +205,20 @@ class Shards:
         self._shards = [_Shard(path) for path in paths]
         for one in self._shards:
             _require(one.facts == self._shards[0].facts, one.path, f"it differs from {paths[0]}")
-        self.is_jpeg, self.shape, self.dtype, _, mean, stddev, classes, names = \
+        self.is_jpeg, self.shape, self.dtype, self.task, _, mean, stddev, classes, names = \
             self._shards[0].facts
         no_data = self._shards[0].no_data
         self.channels, self.no_data = list(names), None if no_data == () else float(no_data)
         self.mean, self.stddev, self.classes = np.float32(mean), np.float32(stddev), list(classes)
         self.labels = np.concatenate([one.labels for one in self._shards])  # int32 [rows]
+        self.targets = None if self.task == "classes" else np.concatenate(
+            [one.targets for one in self._shards])  # float32 [rows, outputs]
         self._firsts = np.cumsum([0, *(len(one.labels) for one in self._shards)])
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, row: int) -> tuple[Any, int]:
+    def __getitem__(self, row: int) -> tuple[Any, Any]:
         row = range(len(self))[row]
         number = int(np.searchsorted(self._firsts, row, "right")) - 1
         shard, at = self._shards[number], row - int(self._firsts[number])
@@ -211,7 +228,7 @@ class Shards:
             read = os.preadv((held := self._files(number)).number, [image], shard.begin + first)
         _require(read == last - first, shard.path, f"it is cut off in row {at}")
         if self.check:
-            _require(_row_crcs(image[None], shard.labels[at:at + 1])[0] == shard.crcs[at],
+            _require(_row_crcs(image[None], shard.said[at:at + 1])[0] == shard.crcs[at],
                      shard.path, f"row {at} is damaged")
         image = image.tobytes() if self.is_jpeg else image.view(shard.dtype).astype(
             self.dtype, copy=False).reshape(self.shape)
@@ -225,7 +242,8 @@ class Shards:
             values = (values - self.mean) / self.stddev
             values[_stands_for(image, self.no_data)] = 0
             image = values.transpose(2, 0, 1).copy()
-        return (self.transform(image) if self.transform else image), int(shard.labels[at])
+        said = int(shard.labels[at]) if shard.targets is None else shard.targets[at].copy()
+        return (self.transform(image) if self.transform else image), said
 
     @functools.cached_property
     def _files(self) -> Callable[[int], _Descriptor]:
@@ -240,25 +258,44 @@ class Shards:
         return {name: value for name, value in self.__dict__.items() if name != "_files"}
 
 
-def _fill(file: h5py.File, images: np.ndarray, labels: np.ndarray,
+def _fill(file: h5py.File, images: np.ndarray, said: np.ndarray,
           names: dict[str, Sequence[str]]) -> None:
-    file["images"], file["labels"] = images, labels.astype(np.int32)
-    file["crc32c"] = np.concatenate([_row_crcs(images[k:k + 256], labels[k:k + 256])
+    file["images"] = images
+    file["labels"] = np.zeros(len(said), np.int32) if said.ndim == 2 else said.astype(np.int32)
+    if said.ndim == 2:
+        file["targets"] = said
+    file["crc32c"] = np.concatenate([_row_crcs(images[k:k + 256], said[k:k + 256])
                                      for k in range(0, len(images), 256)])
     for item, texts in names.items():
         if len(texts) > 0:
             file.create_dataset(item, data=list(texts), dtype=h5py.string_dtype())
 
 
-def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classes: Sequence[str], *,
-                 like: Shards | None = None, rows_per_shard: int = 1 << 16,
+def _said(labels: np.ndarray, rows: int, outputs: Sequence[str], task: str,
+          folder: str) -> np.ndarray:
+    """What rows say, as a shard has it."""
+    _require(task in _TASKS, folder, f"the task {task} is not one of {_TASKS}")
+    if task == "classes":
+        _require(labels.shape == (rows,) and labels.dtype.kind in "iu" and labels.min() >= 0
+                 and labels.max() < len(outputs), folder,
+                 f"labels must be {rows} whole numbers from 0 to {len(outputs) - 1}")
+        return labels
+    _require(_fit(labels := labels.astype(np.float32), rows, outputs, task), folder,
+             f"{task} must be [{rows}, {len(outputs)}] numbers, "
+             f"{'0 or 1' if task == 'labels' else 'finite'}, or NaN where they are not known")
+    return labels
+
+
+def write_shards(folder: Path, images: np.ndarray, labels: Any, classes: Sequence[str], *,
+                 task: str = "classes", like: Shards | None = None, rows_per_shard: int = 1 << 16,
                  channels: Sequence[str] = (), no_data: float | None = None) -> list[str]:
     """Writes arrays as shards, in their order, and returns the files' names.
 
     images: [rows, height, width, channels], or without channels, of uint8, uint16, int16, float16
-    or float32. labels: [rows], from 0; classes: their names; `channels`: those of the channels;
-    `no_data`: the value (or NaN) that stands for none. `like`: the training set, whose mean and
-    deviation, and the last two, a validation set has.
+    or float32. labels: [rows], from 0; classes: their names. With the `task` labels or values they
+    are [rows, classes]: 0 or 1 for each of several labels, or values; NaN: not known. `channels`:
+    the channels' names; `no_data`: the value (or NaN) that stands for none. `like`: the training
+    set, whose mean and deviation, and the last two, a validation set has.
     A folder that has shards is an error. An error leaves no file."""
     folder, images, labels = os.fspath(folder), np.asarray(images), np.asarray(labels)
     images = images[..., None] if images.ndim == 3 else images
@@ -270,9 +307,7 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
              f"images are {images.shape}: 1 to 64 channels come last, as by .transpose(0, 2, 3, 1)")
     _require(like is None or isinstance(like, Shards), folder,
              "like is the training set, opened: like=Shards(its folder)")
-    _require(labels.shape == images.shape[:1] and labels.dtype.kind in "iu" and labels.min() >= 0
-             and labels.max() < len(classes), folder,
-             f"labels must be {len(images)} whole numbers from 0 to {len(classes) - 1}")
+    labels = _said(labels, len(images), classes, task, folder)
     _require(not glob.glob(os.path.join(glob.escape(folder), "*.h5")), folder, "it has shards")
     if like:
         channels, no_data = channels or like.channels, like.no_data if no_data is None else no_data
@@ -282,11 +317,12 @@ def write_shards(folder: Path, images: np.ndarray, labels: Sequence[int], classe
     mean, stddev = (like.mean, like.stddev) if like else _moments(images, no_data)
     _require(np.all(stddev > 0), folder, "a channel has one value only")
     no_data = None if no_data is None else float(np.float32(no_data))
-    same = not like or (like.classes, len(mean), like.channels, like.dtype, str(like.no_data)) == (
-        list(classes), count, list(channels), images.dtype, str(no_data))
-    _require(same, folder, "its classes or channels are not those of the training set")
-    wide = images.dtype != np.uint8 or len(channels) > 0 or no_data is not None
-    more: dict[str, Any] = {"task": "classes"} if wide else {}
+    same = not like or (like.task, like.classes, len(mean), like.channels, like.dtype,
+                        str(like.no_data)) == (task, list(classes), count, list(channels),
+                                               images.dtype, str(no_data))
+    _require(same, folder, "its task, classes or channels are not those of the training set")
+    wide = images.dtype != np.uint8 or len(channels) > 0 or no_data is not None or task != "classes"
+    more: dict[str, Any] = {"task": task} if wide else {}
     more |= {} if no_data is None else {"no_data": np.float32(no_data)}
     os.makedirs(folder, exist_ok=True)
     files, parts = {}, range(0, len(images), rows_per_shard)
@@ -316,9 +352,9 @@ def _checkpoint(model: Path) -> Iterator[h5py.File]:
     path = _file_in(model, "checkpoints/best.h5")
     with _named(path):
         whole = np.fromfile(path, np.uint8)
-    match = re.match(rb"lockstep checkpoint [345]\ncrc32c 0x(.{8})\nbytes (\d+)\n"
+    match = re.match(rb"lockstep checkpoint [3-7]\ncrc32c 0x(.{8})\nbytes (\d+)\n"
                      rb"(?:then (\d+)\n)?\0", whole[:512].tobytes())
-    _require(match and len(whole) > 1024, path, "it is no checkpoint of format 3 to 5")
+    _require(match and len(whole) > 1024, path, "it is no checkpoint of format 3 to 7")
     sum_of_part, part, more = match.groups(b"0")
     end = 512 + int(part)
     _require(len(whole) == end + int(more)

@@ -69,6 +69,7 @@ Command add_whoami(Arguments root);
 Command add_preflight(Arguments root);
 Command add_lint(Arguments root);
 Command add_scaling(Arguments root);
+Command add_search(Arguments root);
 Command add_simulate(Arguments root);
 
 /// What a command is for: what it prints, without which it has failed, or files. A training
@@ -86,7 +87,7 @@ inline constexpr OwnCommand all_commands[] = {
     {add_info, Product::text},     {add_why, Product::text},     {add_report, Product::text},
     {add_doctor, Product::text},   {add_bench, Product::text},   {add_preflight, Product::text},
     {add_whoami, Product::text},   {add_lint, Product::text},    {add_scaling, Product::text},
-    {add_simulate, Product::text}};
+    {add_search, Product::text},   {add_simulate, Product::text}};
 
 // Under `lockstep bench`.
 Command add_bench_binding(Arguments bench);

@@ -26,6 +26,7 @@ const char* kind_name(const ConfigKey& key) {
       return "true or false";
     case TomlKind::list:
       return "a list like [30, 60]";
+    case TomlKind::texts:
     case TomlKind::table:
     case TomlKind::other:
       break;

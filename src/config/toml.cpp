@@ -204,6 +204,18 @@ std::optional<std::string> list_of_numbers(const toml::array& array, const Parse
   return items;
 }
 
+/// Its texts, each on a line; empty if it has anything else, or none.
+std::string list_of_texts(const toml::array& array) {
+  std::string items;
+  for (const toml::node& item : array) {
+    const auto* text = item.as_string();
+    if (text == nullptr || text->get().find('\n') != std::string::npos) return "";
+    if (!items.empty()) items += '\n';
+    items += as_bytes(text->get());
+  }
+  return items;
+}
+
 void read_value(const toml::node& node, const Parsed& parsed, TomlEntry& entry) {
   entry.kind = TomlKind::other;
   if (const auto number = parsed.number(node)) {
@@ -216,10 +228,13 @@ void read_value(const toml::node& node, const Parsed& parsed, TomlEntry& entry) 
     entry.kind = TomlKind::text;
     entry.value = as_bytes(text->get());
   } else if (const auto* array = node.as_array()) {
-    const auto items = list_of_numbers(*array, parsed);
-    if (!items) return;
-    entry.kind = TomlKind::list;
-    entry.value = *items;
+    if (const auto items = list_of_numbers(*array, parsed)) {
+      entry.kind = TomlKind::list;
+      entry.value = *items;
+    } else if (std::string texts = list_of_texts(*array); !texts.empty()) {
+      entry.kind = TomlKind::texts;
+      entry.value = std::move(texts);
+    }
   } else if (node.is_table()) {
     entry.kind = TomlKind::table;
   }

@@ -196,6 +196,11 @@ class PackJob {
       info_ = packed_info(*source_, spec_);
       row_bytes = packed_row_bytes(*source_, spec_, info_);
     });
+    if (info_.element != data::Element::u8 && source_->stored() == nullptr && !spec_.element)
+      log::info(
+          fmt::format("{}: is a PNG of 16 bits, so images are packed as {} (--element uint8 "
+                      "drops their low 8 bits)",
+                      source_->name(0), choice_name(info_.element)));
     plan_ = plan_shards(*source_, spec_, row_bytes);
     const std::string none = say_not_held_out(*source_, spec_, plan_);
     if (first() && !none.empty()) log::warn(none);

@@ -107,6 +107,35 @@ std::string say_not_held_out(const Source& source, const PackSpec& spec,
   return none + fmt::format("; give --held-out {:g} or more, or --val", enough);
 }
 
+namespace {
+
+/// Calls `look` with the rows in turn, until it meets one that is readable.
+template <class Look>
+void look_at_first(const Source& source, const PackSpec& spec, const Look& look) {
+  for (std::size_t row = 0; row < source.rows(); ++row) {
+    try {
+      return look(row);
+    } catch (const InputError&) {
+      if (!spec.skip_bad) throw;
+    }
+  }
+}
+
+/// The channels that images in files have if they are packed as uint16; 0: they are not.
+std::size_t channels_as_u16(const Source& source, const PackSpec& spec) {
+  std::size_t channels = 0;
+  if (spec.jpeg || spec.element == data::Element::u8) return channels;
+  look_at_first(source, spec, [&](std::size_t row) {
+    channels = data::channels_of_16_bits(source.read_file(row));
+    require(
+        channels > 0 || !spec.element,
+        fmt::format("{}: is no PNG of 16 bits, which --element uint16 is for", source.name(row)));
+  });
+  return channels;
+}
+
+}  // namespace
+
 data::DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   data::DataSetInfo info;
   info.rows = source.rows();
@@ -115,18 +144,19 @@ data::DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   require(!spec.jpeg || info.task == data::Task::classes,
           fmt::format("{}: has {}, which shards of pixels hold: not with --jpeg", source.name(0),
                       choice_name(info.task)));
-  const std::size_t native = source.native_channels();
+  const std::size_t deep = channels_as_u16(source, spec);
+  if (deep > 0) info.element = data::Element::u16;
+  const std::size_t native = deep > 0 ? deep : source.native_channels();
   info.channels = spec.channels > 0 ? spec.channels : native;
   require(native == 1 || native == 3 || (!spec.jpeg && info.channels == native),
           fmt::format("{}: has {} channels, which can be packed as they are, but not as JPEGs or "
                       "with --channels",
                       source.name(0), native));
   if (const data::DataSetInfo* stored = source.stored(); stored != nullptr) {
-    require(
-        stored->has_plain_bytes() || (!spec.jpeg && spec.height == 0 && info.channels == native),
-        fmt::format("{}: has {} of {}, which are packed as they are: not with --jpeg, --resize "
-                    "or --channels",
-                    source.name(0), counted(native, "channel"), choice_name(stored->element)));
+    require(stored->has_plain_bytes() || (!spec.jpeg && info.channels == native),
+            fmt::format("{}: has {} of {}, which are packed as they are: not with --jpeg or "
+                        "--channels",
+                        source.name(0), counted(native, "channel"), say_values(*stored)));
     info.element = stored->element;
     info.no_data = stored->no_data;
     if (info.channels == native) info.channel_names = stored->channel_names;
@@ -139,15 +169,12 @@ data::DataSetInfo packed_info(const Source& source, const PackSpec& spec) {
   }
   info.height = spec.height;
   info.width = spec.width;
-  for (std::size_t row = 0; row < source.rows() && info.height == 0; ++row) {
-    try {
-      const data::Image image = read_image(source, spec, row);
+  if (info.height == 0)
+    look_at_first(source, spec, [&](std::size_t row) {
+      const data::Image image = read_image(source, spec, info.element, row);
       info.height = image.height;
       info.width = image.width;
-    } catch (const InputError&) {
-      if (!spec.skip_bad) throw;
-    }
-  }
+    });
   require(info.height > 0, fmt::format("none of the {} images is readable; the first: {}",
                                        source.rows(), source.name(0)));
   return info;

@@ -178,19 +178,26 @@ std::vector<std::string> say_equal_images(const Source& source, const std::vecto
   return said;
 }
 
-data::Image read_image(const Source& source, const PackSpec& spec, std::size_t row) {
-  const std::string file = spec.exif_orientation ? source.read_file(row) : "";
-  return file.empty() ? source.read(row) : data::decode_turned(file, source.name(row), spec);
+namespace {
+
+data::Image decode(const Source& source, const PackSpec& spec, data::Element element,
+                   std::size_t row, const std::string& file) {
+  return file.empty() ? source.read(row)
+                      : data::decode_turned(file, source.name(row), spec, element);
+}
+
+}  // namespace
+
+data::Image read_image(const Source& source, const PackSpec& spec, data::Element element,
+                       std::size_t row) {
+  return decode(source, spec, element, row, source.read_file(row));
 }
 
 data::FormedImage prepare_row(const Source& source, const PackSpec& spec,
                               const data::DataSetInfo& info, std::size_t row) {
-  if (!spec.jpeg)
-    return data::bring_into(spec, info.channels, read_image(source, spec, row), {}, {});
   std::string file = source.read_file(row);
-  const std::string name = source.name(row);
-  data::Image image = file.empty() ? source.read(row) : data::decode_turned(file, name, spec);
-  return data::bring_into(spec, info.channels, std::move(image), std::move(file), name);
+  data::Image image = decode(source, spec, info.element, row, file);
+  return data::bring_into(spec, info, std::move(image), std::move(file), source.name(row));
 }
 
 std::size_t packed_row_bytes(const Source& source, const PackSpec& spec,

@@ -71,8 +71,10 @@ std::vector<std::string> lost_classes(const Source& source, const std::vector<Sh
 std::vector<std::string> say_equal_images(const Source& source, const std::vector<ShardPlan>& plan,
                                           const std::filesystem::path& partial);
 
-/// The image as it is packed, before its channels and size are changed.
-data::Image read_image(const Source& source, const PackSpec& spec, std::size_t row);
+/// The image as it is packed, before its channels and size are changed. `element`: of those in
+/// files.
+data::Image read_image(const Source& source, const PackSpec& spec, data::Element element,
+                       std::size_t row);
 
 /// Bytes of a row, for plan_shards(). For JPEGs it is the mean of some rows spread over the source.
 std::size_t packed_row_bytes(const Source& source, const PackSpec& spec,

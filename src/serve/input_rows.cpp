@@ -10,6 +10,7 @@
 #include "lockstep/base/files/work_folder.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "serve/predictor.hpp"
 #include "serve/stored_form.hpp"
 
@@ -50,11 +51,12 @@ std::unique_ptr<InputRows> packed_rows(data::DataSet rows, const data::AugmentSp
 
 StoredForm stored_as(const data::ImageForm& form, const model::Preparation& preparation,
                      const data::DataSetInfo& input, std::size_t rows) {
-  require(
-      input.has_plain_bytes(),
-      fmt::format("the network takes images of {}; images that come as files have uint8 pixels: "
-                  "only rows of HDF5 files can be predicted and evaluated",
-                  say_values(input)));
+  require(data::takes_files(input) && (input.has_plain_bytes() || !form.jpeg),
+          fmt::format("the network takes images of {} of {}; {}",
+                      counted(input.channels, "channel"), say_values(input),
+                      form.jpeg ? "those of JPEGs (--jpeg) are uint8"
+                                : "files have 1 or 3 of uint8 or uint16: only rows of HDF5 files "
+                                  "can be predicted and evaluated"));
   data::DataSetInfo stored = input;
   stored.rows = rows;
   stored.encoding = form.jpeg ? data::Encoding::jpeg : data::Encoding::raw;
@@ -133,7 +135,8 @@ class ImageRows final : public InputRows {
 
   /// Where the options do not say how images were packed, all must have the network's size.
   void look_at_first() const {
-    const data::Image first = source_->read(0);
+    const data::Image first = data::decode_turned(source_->read_file(0), source_->name(0),
+                                                  spec_.form, form_.stored.element);
     require(
         first.height == form_.stored.height && first.width == form_.stored.width,
         fmt::format("{}: is {} x {}, but the network takes {} x {} (height x width): say how its "

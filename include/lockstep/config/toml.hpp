@@ -7,16 +7,17 @@
 
 namespace lockstep::config {
 
-/// The kind of a value. `list` holds numbers only, `table` is an empty table, `other` is a date, a
-/// time or a list of something else.
-enum class TomlKind { text, number, boolean, list, table, other };
+/// The kind of a value. `list` holds numbers only, `texts` is a list of texts only, `table` is an
+/// empty table, `other` is a date, a time or a list of something else.
+enum class TomlKind { text, number, boolean, list, texts, table, other };
 
 /// One `key = value` of a TOML file.
 struct TomlEntry {
   std::string key;  ///< dotted, with the names of its tables: "optim.lr"
   TomlKind kind = TomlKind::text;
   /// A text without its quotes; a number in decimal digits, with a '.' or an exponent if it is not
-  /// an integer; the numbers of a list, separated by commas. Empty for tables and `other`.
+  /// an integer; the numbers of a list, separated by commas, or its texts, each on a line. Empty
+  /// for tables and `other`.
   std::string value;
   std::size_t line = 0;  ///< of the key, from 1
 };

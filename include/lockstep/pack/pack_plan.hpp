@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ namespace lockstep::pack {
 /// that share the work makes no difference.
 struct PackSpec : data::ImageForm {
   std::size_t channels = 0;  ///< 1 or 3; 0: as the source has it
+  /// Of images in files: uint8 or uint16; nullopt: as the first image, of which a PNG may have 16
+  /// bits.
+  std::optional<data::Element> element = {};
   double held_out = 0;  ///< share of each class's training rows that becomes the validation split,
                         ///< if the source has no validation split
   std::uint64_t seed = 1;          ///< of the order of rows and of the choice of held-out rows

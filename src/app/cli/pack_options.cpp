@@ -160,6 +160,7 @@ std::string describe_pack(const PackOptions& options) {
   line("quality", spec.quality);
   if (spec.exif_orientation) line("exif-orientation", true);
   line("channels", spec.channels);
+  if (spec.element) line("element", options.element);
   line("held-out", options.held_out.value_or(options.default_held_out));
   line("seed", spec.seed);
   line("shuffle", !spec.keep_order);
@@ -202,6 +203,7 @@ void settle_form(const FormOptions& options, data::ImageForm& form) {
 
 pack::PackRequest resolve_pack_options(PackOptions& options) {
   settle_form(options.form, options.spec);
+  options.spec.element = find_choice<data::Element>(options.element);
   const bool generated = options.source.kind == "shapes";
   require(generated || (!options.training_rows && !options.validation_rows),
           "--train-rows and --val-rows are for --from shapes; other sources are packed whole");
@@ -246,7 +248,12 @@ void add_pack_options(Arguments app, PackOptions& options) {
   add_form_options(app, options.form, options.spec);
   app.add("--channels", options.spec.channels, "1 (grey) or 3 (RGB)")
       .one_of({"1", "3"})
-      .shows("1 for idx, else 3");
+      .shows("1 for idx, those of the first of PNGs of 16 bits, else 3");
+  app.add("--element", options.element,
+          "numbers of images in files: uint8, for which PNGs of 16 bits lose their low 8 bits, or "
+          "uint16, which all images then must have")
+      .one_of({"uint8", "uint16"})
+      .shows("as the first image");
   app.add("--held-out", options.held_out,
           "share of each class held out for validation when there is no test split")
       .within(0.0, 0.9)

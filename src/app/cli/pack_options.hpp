@@ -29,6 +29,7 @@ struct PackOptions {
   std::vector<std::string> sources, validation_sources;
   FormOptions form;
   std::filesystem::path out;
+  std::string element;
   std::optional<double> held_out;
   double default_held_out = 0.1;
   std::optional<std::size_t> training_rows, validation_rows;

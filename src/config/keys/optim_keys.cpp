@@ -96,7 +96,7 @@ std::vector<ConfigKey> optim_keys() {
       key("optim.positive-weights", &C::optim, &Section::positive_weights,
           "labels: what the loss of a label that applies is multiplied by: numbers with commas, in "
           "the labels' order, or auto: for each the rows to which it does not apply by those to "
-          "which it does; the validation loss does not use them")
+          "which it does (auto,10: at most 10); the validation loss does not use them")
           .if_empty("1"),
       key("optim.huber-delta", &C::optim, &Section::huber_delta,
           "values: from this difference on, in deviations, the loss is linear (Huber), and below "

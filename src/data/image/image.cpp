@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "lockstep/base/error.hpp"
 
@@ -20,12 +21,13 @@ void require_decodable(std::size_t height, std::size_t width, const std::string&
 }
 
 Image allocate_image(std::size_t height, std::size_t width, std::size_t channels,
-                     const std::string& name) {
+                     const std::string& name, Element element) {
   require_decodable(height, width, name);
   return {.height = height,
           .width = width,
           .channels = channels,
-          .pixels = std::vector<std::uint8_t>(height * width * channels)};
+          .pixels = std::vector<std::uint8_t>(height * width * channels * bytes_of(element)),
+          .element = element};
 }
 
 bool looks_like_jpeg(std::string_view bytes) { return bytes.starts_with("\xFF\xD8\xFF"); }
@@ -50,34 +52,48 @@ std::string not_an_image(std::string_view bytes) {
 
 }  // namespace
 
-Image decode_image(std::string_view bytes, const std::string& name) {
+Image decode_image(std::string_view bytes, const std::string& name, Element element) {
+  if (looks_like_png(bytes)) return decode_png(bytes, name, element);
+  require(element == Element::u8,
+          fmt::format("{}: is no PNG of 16 bits, and images of uint16 are wanted", name));
   if (looks_like_jpeg(bytes)) return decode_jpeg(bytes, name);
-  if (looks_like_png(bytes)) return decode_png(bytes, name);
   if (looks_like_webp(bytes)) return decode_webp(bytes, name);
   if (bytes.starts_with("BM")) return decode_bmp(bytes, name);
   throw InputError(fmt::format("{}: not an image: {}", name, not_an_image(bytes)));
 }
 
+namespace {
+
+/// From `image`, which has the other number of channels.
+template <class T>
+void change_channels(const Image& image, Image& out) {
+  const std::uint8_t* from = image.pixels.data();
+  std::uint8_t* to = out.pixels.data();
+  for (std::size_t i = 0; i < image.height * image.width; ++i) {
+    T c[3], grey;
+    if (out.channels == 3) {
+      std::memcpy(c, from + i * sizeof(T), sizeof(T));
+      c[1] = c[2] = c[0];
+      std::memcpy(to + i * sizeof c, c, sizeof c);
+    } else {
+      // ITU-R 601-2 luma in 16-bit fixed point; the weights add up to 1.
+      std::memcpy(c, from + i * sizeof c, sizeof c);
+      grey = static_cast<T>((c[0] * 19595u + c[1] * 38470u + c[2] * 7471u + 0x8000u) >> 16);
+      std::memcpy(to + i * sizeof grey, &grey, sizeof grey);
+    }
+  }
+}
+
+}  // namespace
+
 Image with_channels(Image image, std::size_t channels) {
   if (image.channels == channels) return image;
   check((image.channels == 1 || image.channels == 3) && (channels == 1 || channels == 3),
         "images have 1 or 3 channels");
-  const std::size_t count = image.height * image.width;
-  Image out{.height = image.height,
-            .width = image.width,
-            .channels = channels,
-            .pixels = std::vector<std::uint8_t>(count * channels)};
-  const std::uint8_t* from = image.pixels.data();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (channels == 3) {
-      std::fill_n(&out.pixels[3 * i], 3, from[i]);
-    } else {
-      // ITU-R 601-2 luma in 16-bit fixed point; the weights add up to 1.
-      const std::uint8_t* c = from + 3 * i;
-      out.pixels[i] =
-          static_cast<std::uint8_t>((c[0] * 19595u + c[1] * 38470u + c[2] * 7471u + 0x8000u) >> 16);
-    }
-  }
+  check(image.element == Element::u8 || image.element == Element::u16, "images of whole numbers");
+  Image out = allocate_image(image.height, image.width, channels, "an image", image.element);
+  (image.element == Element::u8 ? change_channels<std::uint8_t>
+                                : change_channels<std::uint16_t>)(image, out);
   return out;
 }
 
@@ -277,15 +293,16 @@ Image upright(const Image& image, int orientation) {
   Image out{.height = exchanged ? image.width : image.height,
             .width = exchanged ? image.height : image.width,
             .channels = image.channels,
-            .pixels = std::vector<std::uint8_t>(image.pixels.size())};
+            .pixels = std::vector<std::uint8_t>(image.pixels.size()),
+            .element = image.element};
   std::uint8_t* to = out.pixels.data();
+  const std::size_t pixel_bytes = image.channels * bytes_of(image.element);
   for (std::size_t y = 0; y < out.height; ++y)
-    for (std::size_t x = 0; x < out.width; ++x, to += image.channels) {
+    for (std::size_t x = 0; x < out.width; ++x, to += pixel_bytes) {
       const std::size_t row = exchanged ? x : y, column = exchanged ? y : x;
       const std::size_t line = from_below ? image.height - 1 - row : row;
       const std::size_t place = from_right ? image.width - 1 - column : column;
-      const std::uint8_t* pixel = &image.pixels[(line * image.width + place) * image.channels];
-      std::copy_n(pixel, image.channels, to);
+      std::copy_n(&image.pixels[(line * image.width + place) * pixel_bytes], pixel_bytes, to);
     }
   return out;
 }

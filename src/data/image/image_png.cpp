@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <csetjmp>
 #include <cstring>
 
@@ -141,9 +142,9 @@ void expand_palette(png_structp png, png_row_infop row, png_bytep line) {
   }
 }
 
-/// Asks for 8 bits a value and 1 or 3 channels, whatever the file has. No gamma: values as stored.
-/// libpng makes room for lines then.
-void prepare_lines(png_structp png, png_infop info, LowBytes& low_bytes) {
+/// Asks for 1 or 3 channels and 8 bits a value, whatever the file has; `low_bytes` null: for the
+/// 16 bits that it has. No gamma: values as stored. libpng makes room for lines then.
+void prepare_lines(png_structp png, png_infop info, LowBytes* low_bytes) {
   if (png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE) {
     png_set_packing(png);  // one index a byte
     png_set_read_user_transform_fn(png, expand_palette);
@@ -152,10 +153,12 @@ void prepare_lines(png_structp png, png_infop info, LowBytes& low_bytes) {
     png_set_expand(png);  // 1, 2 and 4 bits to 8, transparent colours to alpha
   }
   png_set_strip_alpha(png);
-  if (png_get_bit_depth(png, info) == 16) {
+  if (low_bytes == nullptr) {
+    if constexpr (std::endian::native == std::endian::little) png_set_swap(png);
+  } else if (png_get_bit_depth(png, info) == 16) {
     const bool grey = (png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR) == 0;
     png_set_read_user_transform_fn(png, keep_high_bytes);
-    png_set_user_transform_info(png, &low_bytes, 8, grey ? 1 : 3);
+    png_set_user_transform_info(png, low_bytes, 8, grey ? 1 : 3);
   }
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
@@ -182,8 +185,16 @@ void require_whole_chunks(std::string_view bytes, const std::string& name) {
 
 }  // namespace
 
-Image decode_png(std::string_view bytes, const std::string& name) {
+std::size_t channels_of_16_bits(std::string_view bytes) {
+  constexpr std::size_t bits_at = 24, colours_at = 25;  // in the header, which comes first
+  if (!looks_like_png(bytes) || bytes.size() <= colours_at || bytes[bits_at] != 16) return 0;
+  return (bytes[colours_at] & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
+}
+
+Image decode_png(std::string_view bytes, const std::string& name, Element element) {
   require_whole_chunks(bytes, name);
+  require(element == Element::u8 || channels_of_16_bits(bytes) > 0,
+          fmt::format("{}: has 8 bits a value or fewer, and images of uint16 are wanted", name));
   Input input{bytes.data(), bytes.size(), {}, {}};
   Decoder decoder;
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &input, leave, ignore_warning);
@@ -202,23 +213,23 @@ Image decode_png(std::string_view bytes, const std::string& name) {
     throw InputError(fmt::format("{}: broken PNG: {}", name, input.text));
   };
   LowBytes low_bytes;
-  LowBytes* const low = &low_bytes;
+  LowBytes* const low = element == Element::u8 ? &low_bytes : nullptr;
   if (!guarded(input, [=] { png_read_info(png, info); })) refuse();
   const std::size_t height = png_get_image_height(png, info),
                     width = png_get_image_width(png, info);
   require_decodable(height, width, name);
-  if (!guarded(input, [=] { prepare_lines(png, info, *low); })) refuse();
+  if (!guarded(input, [=] { prepare_lines(png, info, low); })) refuse();
   const std::size_t channels = png_get_channels(png, info);
-  Image image = allocate_image(height, width, channels, name);
-  check(png_get_rowbytes(png, info) == width * channels, "libpng gives 8 bits a value");
+  Image image = allocate_image(height, width, channels, name, element);
+  const std::size_t line = width * channels * bytes_of(element);
+  check(png_get_rowbytes(png, info) == line, "libpng gives values of the size asked for");
 
   const int passes = png_set_interlace_handling(png);
   png_bytep const pixels = image.pixels.data();
   // Reading to the end finds files that were cut off after the pixels, and damage by CRC.
   const bool whole = guarded(input, [=] {
     for (int pass = 0; pass < passes; ++pass)
-      for (std::size_t y = 0; y < height; ++y)
-        png_read_row(png, pixels + y * width * channels, nullptr);
+      for (std::size_t y = 0; y < height; ++y) png_read_row(png, pixels + y * line, nullptr);
     png_read_end(png, nullptr);
   });
   if (!whole) refuse();

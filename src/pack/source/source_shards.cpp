@@ -80,7 +80,7 @@ class Shards final : public Source {
     const data::DataSetInfo& info = place.set.rows.info();
     if (info.encoding == data::Encoding::jpeg) return data::decode_image(read_file(row), name(row));
     data::Image image{info.height, info.width, info.channels,
-                      std::vector<std::uint8_t>(info.row_bytes())};
+                      std::vector<std::uint8_t>(info.row_bytes()), info.element};
     place.set.rows.read(place.row, image.pixels);
     return image;
   }

@@ -75,18 +75,20 @@ const list_models = async () => {
   }
   show_command();
 };
-const show = (words, ms) => {
-  by("result").replaceChildren(...words.map(word => {
-    const [value, , ...label] = word.split(":");
+const show = (said, ms) => {
+  by("result").replaceChildren(...said.map(({name, value, share}) => {
     const row = document.createElement("div"), line = document.createElement("div");
-    const name = document.createElement("span"), share = document.createElement("span");
-    const bar = document.createElement("meter");
-    name.textContent = label.join(":");
-    share.textContent = (100 * value).toFixed(1) + " %";
-    bar.value = value;
+    const left = document.createElement("span"), right = document.createElement("span");
+    left.textContent = name;
+    right.textContent = share ? (100 * value).toFixed(1) + " %" : value;
     row.className = "row";
-    line.append(name, share);
-    row.append(line, bar);
+    line.append(left, right);
+    row.append(line);
+    if (share) {
+      const bar = document.createElement("meter");
+      bar.value = value;
+      row.append(bar);
+    }
     return row;
   }));
   by("time").textContent = "answered in " + ms.toFixed(0) + " ms";
@@ -100,16 +102,25 @@ const predict = async file => {
   by("hint").replaceChildren(picture);
   const length = new DataView(new ArrayBuffer(4));
   length.setUint32(0, file.size, true);
-  const json = JSON.stringify({
-    inputs: [{name: "image_bytes", datatype: "BYTES", shape: [1],
-              parameters: {binary_data_size: file.size + 4}}],
-    outputs: [{name: "probabilities", parameters: {classification: 5}}]});
   const began = performance.now();
   try {
+    const model = await told(await ask("/v2/models/" + by("model").value + "/config"));
+    const share = model.parameters.task.string_value != "values";
+    const json = JSON.stringify({
+      inputs: [{name: "image_bytes", datatype: "BYTES", shape: [1],
+                parameters: {binary_data_size: file.size + 4}}],
+      outputs: [{name: model.output[1].name, ...(share && {parameters: {classification: 5}})}]});
     const answer = await told(await ask(infer_path(), {
       method: "POST", body: new Blob([json, length.buffer, file]),
       headers: {"Inference-Header-Content-Length": new Blob([json]).size}}));
-    show(answer.outputs[0].data, performance.now() - began);
+    const data = answer.outputs[0].data;
+    const names = JSON.parse(model.parameters.names.string_value);
+    const classified = word => {
+      const [value, , ...label] = word.split(":");
+      return {name: label.join(":"), value, share};
+    };
+    show(share ? data.map(classified) : names.map((name, k) => ({name, value: data[k], share})),
+         performance.now() - began);
   } catch (error) {
     by("error").textContent = error.message;
   }

@@ -61,7 +61,7 @@ namespace {
 /// How files become rows; none of a network that takes no files.
 std::optional<StoredForm> form_of_files(const ServeSpec& spec, const ModelFile& file) {
   const data::DataSetInfo& input = file.input;
-  if (input.has_plain_bytes() && (input.channels == 1 || input.channels == 3))
+  if (data::takes_files(input))
     return stored_as(spec.form, file.members.front().model.about.preparation, input, 1);
   require(!spec.form.jpeg && spec.form.height == 0,
           fmt::format("--resize and --jpeg say how images in files become rows, and the network "

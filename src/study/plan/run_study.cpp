@@ -24,32 +24,6 @@ fs::path result_of(const fs::path& folder, const Measurement& step) {
   return folder / "points" / (step.name() + (step.synthetic ? ".json" : ""));
 }
 
-std::vector<std::string> launch_words(const PlanSpec& plan, StudyLauncher launcher,
-                                      std::size_t ranks) {
-  if (launcher == StudyLauncher::mpirun)
-    return {"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(ranks)};
-  const std::size_t each = std::min(ranks, plan.ranks_per_node);
-  return {"srun",
-          "--mpi=pmix",
-          "--kill-on-bad-exit=1",
-          fmt::format("--cpus-per-task={}", plan.cpus_per_rank),
-          fmt::format("--nodes={}", (ranks + each - 1) / each),
-          fmt::format("--ntasks={}", ranks),
-          fmt::format("--ntasks-per-node={}", each)};
-}
-
-std::string last_line(const fs::path& log) {
-  std::string text = read_text(log), last;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    const bool says_something = line.find_first_not_of("- ") != std::string::npos;
-    if (line.find("error") != std::string::npos || (last.empty() && says_something)) last = line;
-    at = end + 1;
-  }
-  return last;
-}
-
 /// Empty: the result is complete. Otherwise what is wrong with it.
 std::string incomplete(const fs::path& result, const PlanSpec& plan, const Measurement& step) {
   try {
@@ -80,7 +54,8 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
   const fs::path part =
       folder / "points" / fmt::format("{}.{}-{}.part", step.name(), host_name(), ::getpid());
   remove_parts(folder, step);
-  std::vector<std::string> words = launch_words(plan, spec.launcher, step.ranks);
+  std::vector<std::string> words =
+      launch_words(spec.launcher, step.ranks, plan.ranks_per_node, plan.cpus_per_rank);
   words.push_back(spec.program);
   for (std::string& word : command_of(folder, plan, step, part.string()))
     words.push_back(std::move(word));
@@ -96,6 +71,32 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
 }
 
 }  // namespace
+
+std::vector<std::string> launch_words(StudyLauncher launcher, std::size_t ranks,
+                                      std::size_t ranks_per_node, std::size_t cpus_per_rank) {
+  if (launcher == StudyLauncher::mpirun)
+    return {"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(ranks)};
+  const std::size_t each = std::min(ranks, ranks_per_node);
+  return {"srun",
+          "--mpi=pmix",
+          "--kill-on-bad-exit=1",
+          fmt::format("--cpus-per-task={}", cpus_per_rank),
+          fmt::format("--nodes={}", (ranks + each - 1) / each),
+          fmt::format("--ntasks={}", ranks),
+          fmt::format("--ntasks-per-node={}", each)};
+}
+
+std::string last_line(const fs::path& log) {
+  std::string text = read_text(log), last;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    const bool says_something = line.find_first_not_of("- ") != std::string::npos;
+    if (line.find("error") != std::string::npos || (last.empty() && says_something)) last = line;
+    at = end + 1;
+  }
+  return last;
+}
 
 std::vector<std::string> command_of(const fs::path& folder, const PlanSpec& plan,
                                     const Measurement& step, const std::string& result) {

@@ -12,7 +12,16 @@
 namespace lockstep::train {
 namespace {
 
-constexpr const char* automatic = "auto";
+constexpr std::string_view automatic = "auto";
+
+/// "auto,10": the largest of the weights that are found, none with "auto"; nullopt: a list.
+std::optional<double> largest_found(const std::string& text) {
+  if (text == automatic) return std::numeric_limits<double>::infinity();
+  const std::vector<std::string> words = listed(text);
+  if (words.size() != 2 || words[0] != automatic) return {};
+  const auto most = real_number(words[1]);
+  return most && *most >= 1 ? most : std::nullopt;
+}
 
 /// "1,2.5,3": a number for each of the names.
 std::vector<double> parse_weights(const std::string& key, const std::string& text,
@@ -65,7 +74,8 @@ std::vector<float> class_weights(const std::string& text, const data::DataSet& t
 std::vector<float> positive_weights(const std::string& text, const data::DataSet& training) {
   const std::size_t labels = training.info().classes.size();
   std::vector<float> weights;
-  if (text != automatic) {
+  const auto most = largest_found(text);
+  if (!most) {
     for (const double weight : parse_weights("optim.positive-weights", text, training.info()))
       weights.push_back(static_cast<float>(weight));
     return weights;
@@ -78,7 +88,8 @@ std::vector<float> positive_weights(const std::string& text, const data::DataSet
       zeros += wanted == 0;
     }
     // A label that all rows have, or none, has nothing to be weighed against.
-    weights.push_back(ones > 0 && zeros > 0 ? static_cast<float>(zeros / ones) : 1);
+    weights.push_back(ones > 0 && zeros > 0 ? static_cast<float>(std::min(zeros / ones, *most))
+                                            : 1);
   }
   return weights;
 }

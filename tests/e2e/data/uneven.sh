@@ -95,10 +95,19 @@ law 'micro-batches and ranks do not change the gradient of weighted classes' \
 law 'micro-batches and ranks do not change the gradient of weighted labels' \
   undivided labels.h5 --optim.positive-weights auto --data.unknown nan
 
+capped() {
+  on 1 labels.h5 capped --epochs 1 --stop-after 1 --data.unknown nan \
+    --optim.positive-weights auto,10 >said.log 2>&1
+  cat said.log && grep -E 'labels that apply is multiplied by (0\.9|1)[0-9.]* to 10' said.log
+}
+law 'weights that are found go up to the largest that is allowed' capped
+
 refuses() {
   refused "optim.class-weights = 1,2,3 has 3 numbers, and the training set has 2 classes" \
     --optim.class-weights 1,2,3 &&
     refused "optim.class-weights = 1,x: 'x' is not a weight" --optim.class-weights 1,x &&
+    ! on 1 labels.h5 none --epochs 1 --data.unknown nan --optim.positive-weights auto,0.5 \
+      >said.log 2>&1 && grep -F "auto,0.5: 'auto' is not a weight" said.log &&
     refused 'optim.positive-weights = auto would have no effect' --optim.positive-weights auto &&
     refused 'optim.class-weights' --optim.class-weights auto --data.balance 1 &&
     grep -F 'makes all classes come equally often' said.log &&

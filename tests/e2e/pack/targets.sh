@@ -103,6 +103,34 @@ repacked() {
 a, b = (json.load(open(name))["loss"] for name in ("a.json", "b.json")); assert a == b, (a, b)'
 }
 law 'shards of values are packed again with their numbers' repacked
+in_python() {  # data/lockstep.py reads them, and what it writes is trained on to the same bits
+  PYTHONPATH=$root/data PYTHONDONTWRITEBYTECODE=1 "$python" -W error - <<'PYTHON' &&
+import numpy as np
+import lockstep
+for task in "labels", "values":
+    for part in "train", "val":
+        rows = lockstep.Shards(f"of-{task}/{part}", check=True)
+        assert rows.task == task and len(rows.targets) == len(rows) and not rows.labels.any()
+        images, targets = (np.stack(both) for both in zip(*rows))
+        assert np.array_equal(targets, rows.targets, equal_nan=True)
+        lockstep.write_shards(f"own-{task}/{part}", images, targets, rows.classes, task=task,
+                              like=rows)
+    assert lockstep.about(f"{task}-run")["classes"] == rows.classes
+    assert "fc.weight" in lockstep.state_dict(f"{task}-run")
+    for bad, text in (targets + [[2, 0]], "or NaN where"), (targets[:, :1], "numbers, "):
+        try:
+            lockstep.write_shards("no", images, bad * np.inf if task == "values" else bad,
+                                  rows.classes, task=task)
+            assert False, text
+        except lockstep.BadFile as error:
+            assert text in str(error), error
+PYTHON
+    for task in labels values; do
+      "$LOCKSTEP" eval $task-run --data own-$task/val --json own.json &&
+        cmp <(grep -v of-$task $task.json) <(grep -v own-$task own.json) || return 1
+    done
+}
+law 'data/lockstep.py reads and writes shards of labels and values' in_python
 damaged() {
   cp -r of-values/train hurt && "$python" - <<'PYTHON'
 import glob

@@ -113,11 +113,12 @@ for page in "${all[@]}"; do
     case ${BASH_REMATCH[1]} in
       jobs/predict.sbatch) words=(predict "${words[@]}") ;;
       jobs/serve.sbatch) words=(serve "${words[@]}") ;;
+      jobs/search.sbatch) words=(search run "${words[@]}") ;;
       jobs/*) words=(train "${words[@]}") ;;
     esac
     [[ ${words[0]} != bench ]] || words=("bench ${words[1]}" "${words[@]:2}")
-    [[ "${words[*]:0:2}" != scaling\ @(plan|run|fit|predict|report) ]] ||
-      words=("scaling ${words[1]}" "${words[@]:2}")
+    [[ "${words[*]:0:2}" != @(scaling\ @(plan|run|fit|predict|report)|search\ *) ]] ||
+      words=("${words[0]} ${words[1]}" "${words[@]:2}")
     mapfile -t options < <(printf '%s\n' "${words[@]:1}" | grep -E '^--')
     known "${words[0]}" "${options[@]}"
   done < <(pages commands "$repo/$page")

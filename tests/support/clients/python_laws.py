@@ -240,9 +240,9 @@ def refuses(pixels, jpegs, checkpoint):
     assert "labels" in broken(lambda file: file.pop("labels"))
     assert "version" in broken(lambda file: file.attrs.pop("format_version"))
     assert "lockstep-shard 4" in broken(lambda file: file.attrs.update(format_version=4))
-    assert "task" in broken(lambda file: file.attrs.update(format_version=3))
-    assert "task labels" in broken(
+    assert "'targets' doesn't exist" in broken(
         lambda file: file.attrs.update(format_version=3, task="labels"))
+    assert "task boxes" in broken(lambda file: file.attrs.update(format_version=3, task="boxes"))
     assert "differs from broken/" in broken(lambda file: file.attrs.update(mean=np.zeros(3, "f4")))
     assert "do not fit" in broken(replace("labels", np.zeros(7, np.int32)))
     assert "do not fit" in broken(replace("labels", np.full(100, 10, np.int32)))

@@ -60,6 +60,14 @@ TEST_CASE("a saved configuration reads back whatever numbers and bytes are in it
   CHECK(parsed(to_toml(odd)).out == odd.out);
 }
 
+TEST_CASE("a list of texts keeps them apart, and a mixed list is something else", "[config]") {
+  const auto entries = read_toml("a = [\"x, y\", \"ü\"]\nb = [\"x\", 1]\nc = []\nd = [1, 2]", "f");
+  CHECK((entries[0].kind == TomlKind::texts && entries[0].value == "x, y\nü"));
+  CHECK((entries[1].kind == TomlKind::other && entries[1].value.empty()));
+  CHECK((entries[2].kind == TomlKind::list && entries[2].value.empty()));
+  CHECK((entries[3].kind == TomlKind::list && entries[3].value == "1,2"));
+}
+
 TEST_CASE("text that is not TOML is an error with its file, line and text", "[config]") {
   CHECK_THROWS_WITH(parsed("seed = 1\n[[optim]]\nlr = 1"),
                     Contains("run.toml, line 2: unknown key 'optim'"));

@@ -132,7 +132,7 @@ TEST_CASE("images are turned by their orientation only when asked to", "[pack][e
   const auto source = open_class_folders(folder.path);
   PackSpec spec;
   const auto size_of = [&](std::size_t row) {
-    const Image image = read_image(*source, spec, row);
+    const Image image = read_image(*source, spec, Element::u8, row);
     return std::pair(image.height, image.width);
   };
   CHECK(size_of(0) == std::pair<std::size_t, std::size_t>(8, 16));

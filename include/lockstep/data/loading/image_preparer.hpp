@@ -35,12 +35,17 @@ struct FormedImage {
 };
 
 /// decode_image(), turned if the form says so.
-Image decode_turned(std::string_view file, const std::string& name, const ImageForm& form);
+Image decode_turned(std::string_view file, const std::string& name, const ImageForm& form,
+                    Element element);
 
-/// Brings an image into the form, with 1 or 3 channels. `file`: what decode_turned() made it from;
-/// empty if there is none. Throws InputError naming `name` when it cannot be encoded.
-FormedImage bring_into(const ImageForm& form, std::size_t channels, Image image, std::string file,
-                       const std::string& name);
+/// Whether images that come as files can be rows of this kind: 1 or 3 channels of uint8 or uint16.
+bool takes_files(const DataSetInfo& stored);
+
+/// Brings an image into the form, as a row of `stored`, whose channels it gets. `file`: what
+/// decode_turned() made it from; empty if there is none. Throws InputError naming `name` when it
+/// cannot be encoded.
+FormedImage bring_into(const ImageForm& form, const DataSetInfo& stored, Image image,
+                       std::string file, const std::string& name);
 
 /// Makes rows of a batch from the bytes of single files, by the code that packs them and the code
 /// that loads their rows, so that the bits are the same as those of a validation.

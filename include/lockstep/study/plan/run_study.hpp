@@ -34,6 +34,12 @@ struct StudyOutcome {
 /// others.
 StudyOutcome run_study(const std::filesystem::path& folder, const StudyRun& spec);
 
+/// The words that start a program on that many ranks.
+std::vector<std::string> launch_words(StudyLauncher launcher, std::size_t ranks,
+                                      std::size_t ranks_per_node, std::size_t cpus_per_rank);
+/// What a program's log says of how it failed: its last line with an error, else its first line.
+std::string last_line(const std::filesystem::path& log);
+
 /// The words that start a step, without the launcher's.
 std::vector<std::string> command_of(const std::filesystem::path& folder, const PlanSpec& plan,
                                     const Measurement& step, const std::string& result);

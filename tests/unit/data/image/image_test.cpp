@@ -1,6 +1,8 @@
 #include "lockstep/data/image/image.hpp"
 
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <numeric>
 #include <optional>
 
 #include <sys/resource.h>
@@ -91,6 +93,41 @@ TEST_CASE("a PNG decodes to its values; transparency and low bytes are dropped",
           want.pixels.push_back(stored.pixels[i * channels + c]);
       check_same(decode_image(png_of(stored, bits), "a.png"), want);
     }
+}
+
+TEST_CASE("as uint16 a PNG keeps its 16 bits, and no other image is taken", "[image]") {
+  const auto numbers = [](const Image& image) {
+    std::vector<std::uint16_t> all(image.pixels.size() / 2);
+    std::memcpy(all.data(), image.pixels.data(), image.pixels.size());
+    return all;
+  };
+  for (const std::size_t channels : {1, 2, 3, 4}) {
+    const Image stored = picture(7, 9, channels);
+    const std::string file = png_of(stored, 16);
+    const Image got = decode_image(file, "a.png", Element::u16);
+    REQUIRE(got.channels == (channels <= 2 ? std::size_t{1} : std::size_t{3}));
+    CHECK(got.channels == channels_of_16_bits(file));
+    std::vector<std::uint16_t> want;
+    for (std::size_t i = 0; i < 7 * 9; ++i)
+      for (std::size_t c = 0; c < got.channels; ++c) {
+        const unsigned high = stored.pixels[i * channels + c];
+        want.push_back(static_cast<std::uint16_t>(high << 8 | (255 - high)));
+      }
+    CHECK(numbers(got) == want);
+    CHECK(upright(upright(got, 6), 8).pixels == got.pixels);
+  }
+  std::vector<std::uint16_t> every(65536);
+  std::iota(every.begin(), every.end(), std::uint16_t{0});
+  const Image grey = decode_image(png_of_16(256, 256, every), "a.png", Element::u16);
+  CHECK(numbers(grey) == every);
+  const Image rgb = with_channels(grey, 3);
+  CHECK(numbers(rgb)[3 * 4000 + 2] == 4000);
+  CHECK(numbers(with_channels(rgb, 1)) == every);
+  const std::string shallow = png_of(picture(3, 3, 3), 8), jpeg = jpeg_of(picture(16, 16, 3));
+  CHECK(channels_of_16_bits(shallow) + channels_of_16_bits(jpeg) == 0);
+  CHECK_THROWS_WITH(decode_image(shallow, "a.png", Element::u16),
+                    Contains("a.png: has 8 bits a value"));
+  CHECK_THROWS_WITH(decode_image(jpeg, "a.jpg", Element::u16), Contains("a.jpg: is no PNG of 16"));
 }
 
 TEST_CASE("a 16-bit PNG of which the high bytes keep little is an error that names its values",

@@ -145,14 +145,12 @@ TEST_CASE("a repack of floats has the same bytes on any ranks, and so has a repa
   same.keep_order = true;
   pack_as(2, *open_source(from, {}), same, folder.path / "again");
   CHECK(contents(folder.path / "again/train") == contents(folder.path / "one/train"));
-  for (PackSpec wrong : {PackSpec{}, PackSpec{}, PackSpec{}}) {
-    static int which = 0;
-    if (which == 0) wrong.jpeg = true;
-    if (which == 1) wrong.height = wrong.width = 3;
-    if (which++ == 2) wrong.channels = 1;
+  PackSpec jpegs, grey;
+  jpegs.jpeg = true;
+  grey.channels = 1;
+  for (const PackSpec& wrong : {jpegs, grey})
     CHECK_THROWS_WITH(packed_info(*open_source(from, {}), wrong),
                       Contains("channels of float32, which are packed as they are"));
-  }
 }
 
 TEST_CASE("what stands for no data is left out of mean and deviation, and kept in a shard",
