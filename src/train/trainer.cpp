@@ -368,7 +368,9 @@ void Trainer::clip() {
 }
 
 std::optional<optim::TrustRatios> Trainer::trust_of_stages() const {
-  if (pipeline_.is_whole()) return std::nullopt;
+  const bool has_ratios = std::holds_alternative<optim::Lars>(rule_.formula) ||
+                          std::holds_alternative<optim::Lamb>(rule_.formula);
+  if (pipeline_.is_whole() || !has_ratios) return std::nullopt;
   return optim::spread_of(
       pipeline_.of_all_slices(parameters_->trust_by_slice(), parameters_->layout()));
 }
