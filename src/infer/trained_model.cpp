@@ -58,7 +58,8 @@ nn::Design design_of(const config::Config& config) {
                     .block = options.block,
                     .blocks = {},
                     .width = options.width,
-                    .inner = options.bottleneck_width};
+                    .inner = options.bottleneck_width,
+                    .groups = options.groups};
   for (const std::string& entry : listed(options.blocks))
     design.blocks.push_back(parse_count(entry, "model-options.blocks", 1));
   return design;

@@ -28,6 +28,9 @@ constexpr std::uint64_t widest_input = 1 << 16, widest_window = 256;
 constexpr std::size_t most_values = std::size_t{1} << 28;  // of one node, for one image
 constexpr int deepest = 4;                                 // network, nodes, node, inputs
 
+/// A convolution's, where there is more than one.
+constexpr const char* groups_field = "groups";
+
 /// Fields that an op has in addition to name, op and inputs.
 std::vector<std::string_view> fields_of(Op op) {
   switch (op) {
@@ -66,6 +69,7 @@ Json node_as_json(const nn::Network& network, const Node& node) {
       {"zero_init", node.zero_init},     {"bias", node.bias}};
   for (const std::string_view field : fields_of(node.op))
     json[std::string(field)] = values.at(field);
+  if (node.groups > 1) json[groups_field] = node.groups;  // so that older programs read all others
   return json;
 }
 
@@ -84,6 +88,7 @@ class Fields {
       if (std::find(known.begin(), known.end(), name) == known.end())
         refuse(printable(name), "is not a field that this lockstep knows");
   }
+  bool has(std::string_view field) const { return object_.contains(std::string(field)); }
   const Parsed& at(std::string_view field) const {
     const auto found = object_.find(std::string(field));
     if (found == object_.end()) refuse(field, "is missing");
@@ -154,6 +159,10 @@ class NodeReader {
     node.op = parse_choice<Op>(fields.name("op"), where + ": op");
     std::vector<std::string_view> known = fields_of(node.op);
     for (const std::string_view field : known) take(node, fields, field);
+    if (node.op == Op::conv && fields.has(groups_field)) {
+      node.groups = fields.count(groups_field, 1, most_classes);
+      known.push_back(groups_field);
+    }
     known.insert(known.end(), {"name", "op", "inputs"});
     fields.allow_only(known);
     take_inputs(node, fields);

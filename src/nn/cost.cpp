@@ -79,7 +79,8 @@ class Costs {
 
   /// A convolution, or a linear layer, which is one over one pixel.
   NodeCost products() const {
-    const double window = static_cast<double>(channels(input()) * node_.kernel * node_.kernel);
+    const double window =
+        static_cast<double>(channels(input()) / node_.groups * node_.kernel * node_.kernel);
     const double weights = window * static_cast<double>(node_.shape.channels);
     const double operations = 2 * out_ * window;
     NodeCost cost;

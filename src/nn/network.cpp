@@ -46,7 +46,7 @@ std::vector<Tensor> tensors(const Network& network) {
     if (node.op == Op::conv) {
       const Shape& in = network.nodes[node.inputs[0]].shape;
       put("weight", Role::conv_weight,
-          {node.shape.channels, in.channels, node.kernel, node.kernel});
+          {node.shape.channels, in.channels / node.groups, node.kernel, node.kernel});
     } else if (node.op == Op::batch_norm) {
       put("weight", Role::bn_scale, {node.shape.channels});
       put("bias", Role::bn_shift, {node.shape.channels});
@@ -85,6 +85,10 @@ Shape output_shape(const Network& network, const Node& node) {
     case Op::receive:
       return network.input;
     case Op::conv:
+      require(node.groups >= 1 && in(0).channels % node.groups == 0 &&
+                  node.shape.channels % node.groups == 0,
+              fmt::format("{}: {} groups do not divide {} and {} channels", node.name, node.groups,
+                          in(0).channels, node.shape.channels));
       return windowed(node, in(0), node.shape.channels);
     case Op::max_pool:
       return windowed(node, in(0), in(0).channels);

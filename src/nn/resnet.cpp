@@ -19,7 +19,8 @@ struct Known {
 
 // He et al., "Deep residual learning for image recognition", CVPR 2016: table 1 and section 4.2 (6n
 // + 2 layers). Zagoruyko and Komodakis, "Wide residual networks", 2016: the wide ones are
-// torchvision's, with twice the channels inside the bottlenecks.
+// torchvision's, with twice the channels inside the bottlenecks. Xie et al., "Aggregated residual
+// transformations for deep neural networks", CVPR 2017: groups (by) channels of each.
 const std::vector<Known>& known_models() {
   const auto cifar = [](const char* name, std::size_t n) {
     return Known{name, true, {Stem::small, BlockKind::basic, {n, n, n}, 16, 0}};
@@ -28,8 +29,8 @@ const std::vector<Known>& known_models() {
     return Known{name, false, {Stem::large, BlockKind::basic, blocks, 64, 0}};
   };
   const auto deep = [](const char* name, const std::vector<std::size_t>& blocks,
-                       std::size_t inner = 64) {
-    return Known{name, false, {Stem::large, BlockKind::bottleneck, blocks, 64, inner}};
+                       std::size_t inner = 64, std::size_t groups = 1) {
+    return Known{name, false, {Stem::large, BlockKind::bottleneck, blocks, 64, inner, groups}};
   };
   static const std::vector<Known> all = {
       cifar("resnet20", 3),
@@ -44,6 +45,9 @@ const std::vector<Known>& known_models() {
       deep("resnet152", {3, 8, 36, 3}),
       deep("wide_resnet50_2", {3, 4, 6, 3}, 128),
       deep("wide_resnet101_2", {3, 4, 23, 3}, 128),
+      deep("resnext50_32x4d", {3, 4, 6, 3}, 32 * 4, 32),
+      deep("resnext101_32x8d", {3, 4, 23, 3}, 32 * 8, 32),
+      deep("resnext101_64x4d", {3, 4, 23, 3}, 64 * 4, 64),
   };
   return all;
 }
@@ -59,6 +63,8 @@ Design complete(const Known& known, const Design& given) {
   if (given.width > 0) design.width = given.width;
   if (design.inner == 0) design.inner = design.width;
   if (given.inner > 0) design.inner = given.inner;
+  if (design.groups == 0 || design.block == BlockKind::basic) design.groups = 1;
+  if (given.groups > 0) design.groups = given.groups;
   return design;
 }
 
@@ -73,8 +79,11 @@ void require_possible(const std::string& model, const Design& design, const Desi
     require(channels % 16 == 0 && channels >= 16 && channels <= most_width,
             fmt::format("{}: a width is a multiple of 16 channels up to {}, not {}", model,
                         most_width, channels));
-  require(design.block == BlockKind::bottleneck || given.inner == 0,
-          model + ": only bottlenecks have a width inside");
+  require(design.block == BlockKind::bottleneck || (given.inner == 0 && given.groups <= 1),
+          model + ": only bottlenecks have a width and groups inside");
+  require(design.inner % design.groups == 0,
+          fmt::format("{}: {} groups do not divide the {} channels inside bottlenecks", model,
+                      design.groups, design.inner));
 }
 
 class Builder {
@@ -129,8 +138,10 @@ class Builder {
   }
 
   std::size_t window(std::size_t input, const std::string& name, Op op, std::size_t channels,
-                     std::size_t kernel, std::size_t stride, std::size_t padding) {
+                     std::size_t kernel, std::size_t stride, std::size_t padding,
+                     std::size_t groups = 1) {
     Node node = after(input, name, op);
+    node.groups = groups;
     node.kernel = kernel;
     node.stride = stride;
     node.padding = padding;
@@ -144,8 +155,8 @@ class Builder {
   }
 
   std::size_t conv(std::size_t input, const std::string& name, std::size_t channels,
-                   std::size_t kernel, std::size_t stride) {
-    return window(input, name, Op::conv, channels, kernel, stride, kernel / 2);
+                   std::size_t kernel, std::size_t stride, std::size_t groups = 1) {
+    return window(input, name, Op::conv, channels, kernel, stride, kernel / 2, groups);
   }
 
   std::size_t batch_norm(std::size_t input, const std::string& name, bool zero_init = false) {
@@ -175,8 +186,9 @@ class Builder {
     if (bottleneck) {
       // v1.5: the 3x3 convolution has the stride, as in torchvision.
       x = relu(batch_norm(conv(x, name + ".conv1", inner, 1, 1), name + ".bn1"), name + ".relu1");
-      x = relu(batch_norm(conv(x, name + ".conv2", inner, 3, stride), name + ".bn2"),
-               name + ".relu2");
+      x = relu(
+          batch_norm(conv(x, name + ".conv2", inner, 3, stride, design_.groups), name + ".bn2"),
+          name + ".relu2");
       x = batch_norm(conv(x, name + ".conv3", channels, 1, 1), name + ".bn3",
                      spec_.zero_init_residual);
     } else {

@@ -65,7 +65,7 @@ struct Config {
     nn::Stem stem = nn::Stem::of_model;
     nn::BlockKind block = nn::BlockKind::of_model;
     std::string blocks;
-    std::size_t width = 0, bottleneck_width = 0;
+    std::size_t width = 0, bottleneck_width = 0, groups = 0;
     nn::Shortcut shortcut = nn::Shortcut::family_default;
     bool zero_init_residual = false;
     std::size_t norm_ranks = 1;

@@ -37,6 +37,9 @@ struct Node {
   std::vector<std::size_t> inputs;  ///< indices of earlier nodes
   Shape shape;                      ///< of the output
   std::size_t kernel = 1, stride = 1, padding = 0;
+  /// conv: inputs and outputs are cut into that many groups of neighbours, and each group of
+  /// outputs is made of the group of inputs in its place.
+  std::size_t groups = 1;
   bool bias = false;      ///< linear only: convolutions here are followed by batch norm
   float epsilon = 1e-5f;  ///< batch norm: added to the variance
   float momentum = 0.1f;  ///< batch norm: share of the newest statistics in the running ones
@@ -70,8 +73,8 @@ enum class Role {
   running_var
 };
 
-/// One named tensor of the network's state, in the plain layout: [out, in, kernel, kernel] for a
-/// convolution, [out, in] for a linear layer, [channels] for the rest; float.
+/// One named tensor of the network's state, in the plain layout: [out, in / groups, kernel, kernel]
+/// for a convolution, [out, in] for a linear layer, [channels] for the rest; float.
 struct Tensor {
   std::string name;  ///< torchvision's: "layer1.0.conv1.weight", "bn1.running_mean"
   Role role = Role::conv_weight;

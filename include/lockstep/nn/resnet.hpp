@@ -31,13 +31,15 @@ struct Design {
   BlockKind block = BlockKind::of_model;
   std::vector<std::size_t> blocks = {};  ///< of each stage, the width of which doubles
   std::size_t width = 0;                 ///< of the first stage, in channels
-  std::size_t inner = 0;  ///< channels between a bottleneck's 1 x 1, in the first stage
+  std::size_t inner = 0;   ///< channels between a bottleneck's 1 x 1, in the first stage
+  std::size_t groups = 0;  ///< of the convolution between them
   bool operator==(const Design&) const = default;
 };
 
 struct ResNetSpec {
   std::string model = "resnet20";  ///< resnet20/32/44/56/110 (CIFAR family), resnet18/34/50/101/152
-                                   ///< and wide_resnet50_2/101_2 (ImageNet, v1.5)
+                                   ///< wide_resnet50_2/101_2, resnext50_32x4d and
+                                   ///< resnext101_32x8d/64x4d (ImageNet, v1.5)
   Design design = {};              ///< what differs from that model
   std::size_t classes = 10;        ///< or other outputs
   bool classifies = true;          ///< else one output is enough
@@ -55,8 +57,8 @@ std::vector<std::string> resnet_models();
 ResNetSpec usual_resnet(const std::string& model, std::size_t image, std::size_t classes);
 
 /// Builds the network. Throws InputError for an unknown model (listing the known ones), an image
-/// too small for the model's strides, a width that is no multiple of 16, or option A in
-/// bottlenecks.
+/// too small for the model's strides, a width that is no multiple of 16, groups that do not divide
+/// it, or option A in bottlenecks.
 Network resnet(const ResNetSpec& spec);
 
 }  // namespace lockstep::nn

@@ -344,6 +344,11 @@ std::vector<ConfigKey> model_keys() {
           "in the model, in proportion to the width")
           .within(0, 4096)
           .or_auto(),
+      key("model-options.groups", &C::model_options, &Section::groups,
+          "groups that the bottlenecks' 3 x 3 is cut into, which divide the width inside; auto: as "
+          "in the model")
+          .within(0, 4096)
+          .or_auto(),
       key("model-options.shortcut", &C::model_options, &Section::shortcut,
           "how a block's input is added to its output when the shape changes"),
       key("model-options.zero-init-residual", &C::model_options, &Section::zero_init_residual,

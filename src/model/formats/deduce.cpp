@@ -79,6 +79,8 @@ nn::Design design_of(const ByName& tensors) {
       .width = extent_of(tensors, "conv1.weight", 0, 0)};
   if (design.block == nn::BlockKind::bottleneck)
     design.inner = extent_of(tensors, "layer1.0.conv1.weight", 0, 0);
+  if (const std::size_t each = extent_of(tensors, "layer1.0.conv2.weight", 1, 0); each > 0)
+    design.groups = design.inner / each;
   for (std::size_t stage = 1; stage <= nn::most_stages; ++stage) {
     std::size_t blocks = 0;
     while (blocks < nn::most_blocks &&

@@ -71,7 +71,8 @@ void require_shapes(const Winograd& asked, const nn::Network& network) {
   for (const auto& [shape, passes] : asked.list) {
     const backend::WinogradShape wanted = shape;
     const bool there = std::ranges::any_of(network.nodes, [&](const nn::Node& node) {
-      if (node.op != nn::Op::conv || node.kernel != 3 || node.stride != 1) return false;
+      if (node.op != nn::Op::conv || node.kernel != 3 || node.stride != 1 || node.groups > 1)
+        return false;
       const nn::Shape& input = network.nodes[node.inputs.front()].shape;
       return wanted == backend::WinogradShape{.in = input.channels,
                                               .out = node.shape.channels,

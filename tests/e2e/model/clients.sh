@@ -10,8 +10,8 @@ source "$root/tests/support/clients/clients.bash"
 client() { run "$python" "$root/tests/support/clients/model_clients.py" "$@"; }
 has() { client has "$@" && ((status == 0)); }
 clients_or_skip 'PyTorch and torchvision read and write models' torch torchvision
-models='resnet18 resnet50'
-nightly && models+=' resnet34 resnet101 resnet152 wide_resnet50_2'
+models='resnet18 resnet50 resnext50_32x4d'
+nightly && models+=' resnet34 resnet101 resnet152 wide_resnet50_2 resnext101_64x4d'
 "$LOCKSTEP" pack --from shapes --out data --train-rows 60 --val-rows 53 --resize 32 \
   >pack.log 2>&1 || cat pack.log
 kinds='pth npz'
@@ -61,6 +61,13 @@ of convolutions \(tensor '[a-zA-Z0-9:._]*'\).* optimize=False "
     run "$LOCKSTEP" eval $model.pth --data data/val --threads 1 --json figures.json
     ((status == 0)) && client loss $model data/val/*.h5 figures.json
     verdict $status "eval of torchvision's $model has PyTorch's loss and top-1"
+    run "$LOCKSTEP" train --model $model --init $model.pth --data.train data/train --batch 60 \
+      --epochs 1 --optim.lr 0.01 --optim.momentum 0 --optim.weight-decay 0 \
+      --optim.warmup-epochs 0 --winograd false --out run-$model
+    ((status == 0)) && run "$LOCKSTEP" export run-$model --to after.npz --force &&
+      ((status == 0)) &&
+      client step $model data/train/*.h5 run-$model/metrics.jsonl after.npz 0.01
+    verdict $status "a step of $model has PyTorch's loss, and its weights after it"
   else
     echo "SKIP eval of torchvision's $model has PyTorch's loss: $python has no h5py"
   fi

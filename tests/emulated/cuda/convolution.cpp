@@ -59,7 +59,8 @@ void write(const std::vector<float>& values, Storage storage, void* data) {
 }
 
 /// Calls body(x, w, y) for each pixel of each window, with the offsets of its channels, of their
-/// weights and of the outputs that they contribute to. Weights [kernel pixels, outputs, channels].
+/// weights and of the outputs that they contribute to. Weights [kernel pixels, outputs, channels],
+/// of each group apart: the offsets are of the group's first ones.
 template <class Body>
 void each_pixel(const ConvShape& s, const Body& body) {
   for (std::size_t n = 0; n < s.batch; ++n)
@@ -70,8 +71,11 @@ void each_pixel(const ConvShape& s, const Body& body) {
           const std::size_t y = oy * s.stride + k / s.kernel_width - s.padding;
           const std::size_t x = ox * s.stride + k % s.kernel_width - s.padding;
           if (y >= s.height || x >= s.width) continue;
-          body(((n * s.height + y) * s.width + x) * s.channels, k * s.outputs * s.channels,
-               ((n * s.out_height + oy) * s.out_width + ox) * s.outputs);
+          const std::size_t in = ((n * s.height + y) * s.width + x) * s.channels,
+                            out = ((n * s.out_height + oy) * s.out_width + ox) * s.outputs,
+                            outs = s.group_outputs(), ins = s.group_channels();
+          for (std::size_t g = 0; g < s.groups; ++g)
+            body(in + g * ins, (g * s.kernel_pixels() + k) * outs * ins, out + g * outs);
         }
 }
 
@@ -83,8 +87,10 @@ void add(float factor, const float* from, std::size_t count, float* to) {
 /// Converts between [outputs, pixels, channels], the stored order of weights, and the loops' order.
 enum class Weights { by_output, by_channel };  ///< innermost: channels, or outputs
 std::size_t place(const ConvShape& s, Weights order, std::size_t k, std::size_t p, std::size_t c) {
-  return order == Weights::by_output ? (p * s.outputs + k) * s.channels + c
-                                     : (p * s.channels + c) * s.outputs + k;
+  const std::size_t outs = s.group_outputs(), ins = s.group_channels();
+  const std::size_t at = k / outs * s.kernel_pixels() + p, within = k % outs;
+  return order == Weights::by_output ? (at * outs + within) * ins + c
+                                     : (at * ins + c) * outs + within;
 }
 std::vector<float> reordered(const ConvShape& s, Weights order, const std::vector<float>& w,
                              bool back) {
@@ -92,7 +98,7 @@ std::vector<float> reordered(const ConvShape& s, Weights order, const std::vecto
   std::size_t kept = 0;
   for (std::size_t k = 0; k < s.outputs; ++k)
     for (std::size_t p = 0; p < s.kernel_pixels(); ++p)
-      for (std::size_t c = 0; c < s.channels; ++c, ++kept)
+      for (std::size_t c = 0; c < s.group_channels(); ++c, ++kept)
         back ? moved[kept] = w[place(s, order, k, p, c)]
              : moved[place(s, order, k, p, c)] = w[kept];
   return moved;
@@ -155,24 +161,24 @@ void convolve(const ConvRequest& request, const ConvOperands& op) {
     case Pass::forward:
       w = reordered(s, Weights::by_channel, w, false);
       each_pixel(s, [&](std::size_t in, std::size_t at, std::size_t out) {
-        for (std::size_t c = 0; c < s.channels; ++c)
-          add(x[in + c], &w[at + c * s.outputs], s.outputs, &y[out]);
+        for (std::size_t c = 0; c < s.group_channels(); ++c)
+          add(x[in + c], &w[at + c * s.group_outputs()], s.group_outputs(), &y[out]);
       });
       if (fusion.sums) write_sums(s, op.norm, y);
       return write(y, storage, mutated(op.y));
     case Pass::data_gradient:
       w = reordered(s, Weights::by_output, w, false);
       each_pixel(s, [&](std::size_t in, std::size_t at, std::size_t out) {
-        for (std::size_t k = 0; k < s.outputs; ++k)
-          add(y[out + k], &w[at + k * s.channels], s.channels, &x[in]);
+        for (std::size_t k = 0; k < s.group_outputs(); ++k)
+          add(y[out + k], &w[at + k * s.group_channels()], s.group_channels(), &x[in]);
       });
       if (fusion.norm_gradient)
         return end_before_relu(s, storage, op.norm, read(op.x, s.input_count(), storage), x);
       return write(x, storage, mutated(op.x));
     case Pass::weight_gradient:
       each_pixel(s, [&](std::size_t in, std::size_t at, std::size_t out) {
-        for (std::size_t k = 0; k < s.outputs; ++k)
-          add(y[out + k], &x[in], s.channels, &w[at + k * s.channels]);
+        for (std::size_t k = 0; k < s.group_outputs(); ++k)
+          add(y[out + k], &x[in], s.group_channels(), &w[at + k * s.group_channels()]);
       });
       return write(reordered(s, Weights::by_output, w, true), storage, mutated(op.w));
   }

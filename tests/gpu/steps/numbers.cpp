@@ -67,9 +67,11 @@ void each_product(const cuda::ConvShape& s, const Body& body) {
           const std::size_t from =
               ((n * s.height + y - s.padding) * s.width + x - s.padding) * s.channels;
           const std::size_t to = ((n * s.out_height + oy) * s.out_width + ox) * s.outputs;
+          const std::size_t ins = s.group_channels();
           for (std::size_t o = 0; o < s.outputs; ++o)
-            for (std::size_t c = 0; c < s.channels; ++c)
-              body(from + c, (o * s.kernel_pixels() + k) * s.channels + c, to + o);
+            for (std::size_t c = 0; c < ins; ++c)
+              body(from + o / s.group_outputs() * ins + c, (o * s.kernel_pixels() + k) * ins + c,
+                   to + o);
         }
 }
 

@@ -8,6 +8,7 @@
     model_clients.py weights MODEL FILE...  the same but for the counters of batches
     model_clients.py bytes FILE             the safetensors library writes the same bytes
     model_clients.py loss MODEL SHARD JSON  an evaluation's figures are torch's
+    model_clients.py step MODEL SHARD METRICS NPZ RATE   and so are a step's loss and weights
 """
 import importlib
 import json
@@ -132,7 +133,8 @@ def same_bytes(path):
     assert ours == theirs[:8] + text.ljust(length) + theirs[8 + length:]
 
 
-def loss(name, shard, figures):
+def rows_of(shard):
+    """Normalised images [rows, 3, height, width], and labels."""
     import h5py
     import torch
 
@@ -141,9 +143,48 @@ def loss(name, shard, figures):
         labels = torch.from_numpy(file["labels"][()]).long()
         mean, deviation = (torch.from_numpy(file.attrs[key]).view(1, 3, 1, 1)
                            for key in ("mean", "stddev"))
+    return (images - mean) / deviation, labels
+
+
+def step(name, shard, metrics, after, rate):
+    """One step of SGD, next to torch's in float64, of which torch's own in float32 differs, too."""
+    import torch
+
+    images, labels = rows_of(shard)
+    losses, states = {}, {}
+    for kind in torch.float64, torch.float32:
+        model = network(name).train().to(kind)
+        before = {key: value.clone() for key, value in model.state_dict().items()}
+        value = torch.nn.functional.cross_entropy(model(images.to(kind)), labels)
+        value.backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= float(rate) * parameter.grad
+        losses[kind], states[kind] = value.item(), model.state_dict()
+    record = next(one for one in map(json.loads, open(metrics)) if one["kind"] == "step")
+    exact = losses[torch.float64]
+    assert abs(record["loss"] - exact) <= 1e-6 * exact, (record["loss"], exact)
+    # Sums of the squares: a ReLU that flips changes many of a small tensor's values.
+    moved = ours = theirs = 0
+    for key, value in read(after).items():
+        if key.endswith("num_batches_tracked"):
+            continue
+        wanted = states[torch.float64][key]
+        moved += float(((wanted - before[key].double()) ** 2).sum())
+        ours += float(((value.double() - wanted) ** 2).sum())
+        theirs += float(((states[torch.float32][key].double() - wanted) ** 2).sum())
+    print(name, "off by", (ours / moved) ** 0.5, "of the step; torch's float32",
+          (theirs / moved) ** 0.5)
+    assert ours <= max(4 * theirs, 1e-8 * moved)
+
+
+def loss(name, shard, figures):
+    import torch
+
+    images, labels = rows_of(shard)
     model = network(name)
     with torch.no_grad():
-        logits = model((images - mean) / deviation)
+        logits = model(images)
     wanted = torch.nn.functional.cross_entropy(logits, labels).item()
     found = json.load(open(figures))
     assert abs(found["loss"] - wanted) <= 1e-4 * wanted, (found["loss"], wanted)
@@ -153,4 +194,4 @@ def loss(name, shard, figures):
 
 if __name__ == "__main__":
     {"has": has, "make": make, "onnx": export_onnx, "same": same, "weights": weights,
-     "bytes": same_bytes, "loss": loss}[sys.argv[1]](*sys.argv[2:])
+     "bytes": same_bytes, "loss": loss, "step": step}[sys.argv[1]](*sys.argv[2:])

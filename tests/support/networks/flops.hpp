@@ -11,8 +11,8 @@ inline double forward_flops(const nn::Network& network) {
   for (const nn::Node& node : network.nodes) {
     if (node.op != nn::Op::conv && node.op != nn::Op::linear) continue;
     const double per_output =
-        2.0 * static_cast<double>(network.nodes[node.inputs[0]].shape.channels * node.kernel *
-                                  node.kernel);
+        2.0 * static_cast<double>(network.nodes[node.inputs[0]].shape.channels / node.groups *
+                                  node.kernel * node.kernel);
     flops += per_output * static_cast<double>(node.shape.count());
   }
   return flops;

@@ -42,6 +42,10 @@ struct OnnxNode {
   WireReader message;
   std::vector<OnnxValue> in;
 
+  bool has(const std::string& name) const {
+    const std::vector<WireReader> all = message.messages(5);
+    return std::ranges::any_of(all, [&](const WireReader& one) { return one.text(1) == name; });
+  }
   WireReader attribute(const std::string& name) const {
     for (const WireReader& one : message.messages(5))
       if (one.text(1) == name) return one;
@@ -96,11 +100,14 @@ Sizes windowed(const OnnxNode& node, std::size_t channels) {
 
 OnnxValue conv(const OnnxNode& node) {
   const OnnxValue &x = node.in[0], &kernels = node.in[1];
+  const std::size_t groups = node.has("group") ? node.attribute("group").number(3) : 1;
+  const std::size_t ins = x.shape[1] / groups, outs = kernels.shape[0] / groups;
+  if (kernels.shape[1] != ins) throw std::runtime_error("weights of other groups");
   return image(windowed(node, kernels.shape[0]), [&](auto n, auto c, auto h, auto w) {
     double sum = node.in.size() > 2 ? node.in[2].values[c] : 0;
-    for (std::size_t k = 0; k < x.shape[1]; ++k)
+    for (std::size_t k = 0; k < ins; ++k)
       in_window(node, h, w, [&](auto kh, auto kw, auto y, auto z) {
-        sum += at(kernels, c, k, kh, kw) * at(x, n, k, y, z);
+        sum += at(kernels, c, k, kh, kw) * at(x, n, c / outs * ins + k, y, z);
       });
     return sum;
   });

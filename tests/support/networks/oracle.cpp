@@ -43,9 +43,14 @@ void each_kept(const Node& node, const Shape& in, std::size_t rows, const Body& 
           body(at(node.shape, n, y, x, c + before), at(in, n, y * node.stride, x * node.stride, c));
 }
 
-std::size_t weight_at(const Node& node, std::size_t in_channels, std::size_t o, std::size_t i,
-                      std::size_t ky, std::size_t kx) {
-  return ((o * in_channels + i) * node.kernel + ky) * node.kernel + kx;
+/// Calls body(output, input, place of their weight) for the pixel (ky, kx) of a window.
+template <class Body>
+void each_weight(const Node& node, std::size_t in_channels, std::size_t ky, std::size_t kx,
+                 const Body& body) {
+  const std::size_t ins = in_channels / node.groups, outs = node.shape.channels / node.groups;
+  for (std::size_t o = 0; o < node.shape.channels; ++o)
+    for (std::size_t i = 0; i < ins; ++i)
+      body(o, o / outs * ins + i, ((o * ins + i) * node.kernel + ky) * node.kernel + kx);
 }
 
 double wanted(const data::Target& t, std::size_t k, std::size_t classes, double smoothing) {
@@ -138,10 +143,9 @@ Oracle::Values Oracle::conv(const Node& node, const Values& in) const {
   Values out(rows_ * node.shape.count());
   for (std::size_t n = 0; n < rows_; ++n)
     each_window(node, from, [&](auto oy, auto ox, auto y, auto x, auto ky, auto kx) {
-      for (std::size_t o = 0; o < node.shape.channels; ++o)
-        for (std::size_t i = 0; i < from.channels; ++i)
-          out[at(node.shape, n, oy, ox, o)] +=
-              in[at(from, n, y, x, i)] * w[weight_at(node, from.channels, o, i, ky, kx)];
+      each_weight(node, from.channels, ky, kx, [&](auto o, auto i, auto k) {
+        out[at(node.shape, n, oy, ox, o)] += in[at(from, n, y, x, i)] * w[k];
+      });
     });
   return out;
 }
@@ -268,13 +272,11 @@ Oracle::Values Oracle::conv_backward(const Node& node, const Values& in, const V
   Values dx(in.size());
   for (std::size_t n = 0; n < rows_; ++n)
     each_window(node, from, [&](auto oy, auto ox, auto y, auto x, auto ky, auto kx) {
-      for (std::size_t o = 0; o < node.shape.channels; ++o)
-        for (std::size_t i = 0; i < from.channels; ++i) {
-          const double d = dy[at(node.shape, n, oy, ox, o)];
-          const std::size_t k = weight_at(node, from.channels, o, i, ky, kx);
-          dw[k] += d * in[at(from, n, y, x, i)];
-          dx[at(from, n, y, x, i)] += d * w[k];
-        }
+      each_weight(node, from.channels, ky, kx, [&](auto o, auto i, auto k) {
+        const double d = dy[at(node.shape, n, oy, ox, o)];
+        dw[k] += d * in[at(from, n, y, x, i)];
+        dx[at(from, n, y, x, i)] += d * w[k];
+      });
     });
   return dx;
 }

@@ -48,8 +48,9 @@ class Sketch {
                stride, padding);
   }
   std::size_t conv_bn(const std::string& name, std::size_t x, std::size_t channels,
-                      std::size_t kernel, std::size_t stride) {
+                      std::size_t kernel, std::size_t stride, std::size_t groups = 1) {
     x = window(name, nn::Op::conv, x, channels, kernel, stride);
+    network.nodes[x].groups = groups;
     return put(name + ".bn", nn::Op::batch_norm, {x}, shape(x));
   }
   std::size_t relu(const std::string& name, std::size_t x) {
@@ -111,6 +112,17 @@ nn::Network pool_as_skip() {
       s.join("j1", s.conv_bn("c2", s.relu("r1", s.conv_bn("c1", x, 16, 3, 1)), 16, 3, 1), x));
 }
 
+nn::Network grouped() {
+  Sketch s({3, 14, 11}, 3);
+  std::size_t x = s.relu("r0", s.conv_bn("c0", 0, 32, 3, 1));
+  std::size_t y = s.relu("r1", s.conv_bn("c1", x, 32, 1, 1));
+  y = s.conv_bn("c3", s.relu("r2", s.conv_bn("c2", y, 32, 3, 1, 8)), 32, 1, 1);
+  x = s.join("j1", y, x);
+  y = s.relu("r4", s.conv_bn("c4", x, 64, 1, 1));
+  y = s.conv_bn("c6", s.relu("r5", s.conv_bn("c5", y, 64, 3, 2, 2)), 64, 1, 1);
+  return s.finish(s.join("j2", y, s.conv_bn("down", x, 64, 1, 2)));
+}
+
 nn::Network wide() {
   Sketch s({3, 4, 4}, 3);
   std::size_t x = s.relu("r0", s.conv_bn("c0", 0, 16, 3, 1));
@@ -127,7 +139,7 @@ nn::Network strided_stem(std::size_t channels, std::size_t kernel, std::size_t s
 }
 
 std::vector<nn::Network> all_sketches() {
-  return {plain(), padded_shortcuts(), bottlenecks(), pool_as_skip()};
+  return {plain(), padded_shortcuts(), bottlenecks(), pool_as_skip(), grouped()};
 }
 
 Case::Case(const nn::Network& net, std::size_t rows, std::uint64_t seed)

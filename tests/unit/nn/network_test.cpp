@@ -47,6 +47,9 @@ TEST_CASE("each model has as many parameters as published", "[nn]") {
   CHECK(learned_count(build("resnet152", 224, 1000)) == 60192808);
   CHECK(learned_count(build("wide_resnet50_2", 224, 1000)) == 68883240);
   CHECK(learned_count(build("wide_resnet101_2", 224, 1000)) == 126886696);
+  CHECK(learned_count(build("resnext50_32x4d", 224, 1000)) == 25028904);
+  CHECK(learned_count(build("resnext101_32x8d", 224, 1000)) == 88791336);
+  CHECK(learned_count(build("resnext101_64x4d", 224, 1000)) == 83455272);
 }
 
 TEST_CASE("one image of ResNet-50 takes 8.2 GFLOP forward", "[nn]") {
@@ -146,6 +149,11 @@ TEST_CASE("a design changes one thing of a model, and the rest follows", "[nn]")
   CHECK(shape_of(deep, "layer2.1.relu") == Shape{128, 32, 32});
   CHECK_THROWS_WITH(built("resnet18", {.width = 24}), Catch::Contains("multiple of 16"));
   CHECK_THROWS_WITH(built("resnet18", {.inner = 64}), Catch::Contains("only bottlenecks"));
+  CHECK_THROWS_WITH(built("resnet18", {.groups = 2}), Catch::Contains("only bottlenecks"));
+  CHECK_THROWS_WITH(built("resnext50_32x4d", {.inner = 48}),
+                    Catch::Contains("32 groups do not divide the 48 channels"));
+  CHECK(tensors(built("resnet50", {.groups = 4}))[10].shape ==
+        std::vector<std::size_t>{64, 16, 3, 3});
   CHECK_THROWS_WITH(built("resnet18", {.blocks = {2, 0}}), Catch::Contains("1 to 200 blocks"));
   CHECK_THROWS_WITH(built("resnet18", {.blocks = {1, 1, 1, 1, 1, 1, 1}}),
                     Catch::Contains("at most 6 stages"));

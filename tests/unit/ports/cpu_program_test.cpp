@@ -3,9 +3,12 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <iostream>
+#include <numeric>
+#include <set>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/resnet.hpp"
+#include "ports/cpu/parameters.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 using namespace lockstep;
@@ -31,6 +34,38 @@ void check_gradients(const Case& c, Compiled& compiled,
 }
 
 }  // namespace
+
+TEST_CASE("read as matrices, weights have a row for each output, also of groups", "[cpu]") {
+  for (const nn::Network& network : all_sketches()) {
+    const auto backend = cpu_with(1);
+    const auto made = backend->make_parameters(network, Precision::fp32);
+    auto& parameters = dynamic_cast<cpu::CpuParameters&>(*made);
+    for (std::size_t s = 0; s < parameters.layout().learned_slices; ++s) {
+      const nn::Slice& slice = parameters.layout().slices[s];
+      if (slice.tensor.role != nn::Role::conv_weight) continue;
+      std::vector<float> plain(slice.tensor.count());
+      std::iota(plain.begin(), plain.end(), 1.f);
+      parameters.import_slice(Part::weights, s, plain);
+      const float* stored = parameters.at(Part::weights, slice.offset);
+      const std::size_t columns = plain.size() / slice.tensor.shape[0];
+      std::set<std::size_t> outputs;
+      INFO(slice.tensor.name);
+      REQUIRE(slice.form.rows * slice.form.columns == slice.size);
+      for (std::size_t r = 0; r < slice.form.rows; ++r) {
+        std::set<float> row;
+        for (std::size_t c = 0; c < slice.form.columns; ++c)
+          row.insert(stored[slice.form.at(r, c)]);
+        row.erase(0);  // padding
+        if (row.empty()) continue;
+        const auto output = static_cast<std::size_t>(*row.begin() - 1) / columns;
+        const auto begin = plain.begin() + static_cast<std::ptrdiff_t>(output * columns);
+        CHECK(row == std::set<float>(begin, begin + static_cast<std::ptrdiff_t>(columns)));
+        outputs.insert(output);
+      }
+      CHECK(outputs.size() == slice.tensor.shape[0]);
+    }
+  }
+}
 
 TEST_CASE("the oracle's gradient is the central difference, every node", "[oracle][slow]") {
   for (const nn::Network& network : all_sketches()) {

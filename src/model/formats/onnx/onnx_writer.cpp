@@ -131,10 +131,12 @@ class OnnxNetwork {
   }
 
   static Attributes windows(const Node& of) {
-    return Attributes()
-        .wholes("kernel_shape", Sizes(2, of.kernel))
+    Attributes attributes;
+    attributes.wholes("kernel_shape", Sizes(2, of.kernel))
         .wholes("strides", Sizes(2, of.stride))
         .wholes("pads", Sizes(4, of.padding));
+    if (of.groups > 1) attributes.whole("group", of.groups);
+    return attributes;
   }
 
   std::string write_input(const Node& it) {

@@ -213,7 +213,7 @@ bool can_replace_skip(const std::vector<Unit>& units, std::size_t reader, bool a
 bool runs_on(const std::vector<Node>& nodes, const Unit& from, const Unit& unit) {
   const Node &conv = nodes[unit.node], &before = nodes[from.node];
   const std::size_t weights =
-      conv.shape.channels * before.shape.channels * conv.kernel * conv.kernel;
+      conv.shape.channels * before.shape.channels / conv.groups * conv.kernel * conv.kernel;
   return conv.stride == 1 && weights <= before.shape.count() + conv.shape.count();
 }
 

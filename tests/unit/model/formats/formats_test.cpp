@@ -172,6 +172,7 @@ TEST_CASE("a ResNet of a design without a name is found by its tensors", "[forma
   const Reading reading;
   const nn::Design designs[] = {{.stem = nn::Stem::small, .blocks = {1, 2, 1}, .width = 32},
                                 {.block = nn::BlockKind::bottleneck, .blocks = {1, 1}, .inner = 96},
+                                {.block = nn::BlockKind::bottleneck, .blocks = {1}, .groups = 8},
                                 {.stem = nn::Stem::small, .blocks = {1, 1, 1, 1, 1}}};
   for (const nn::Design& design : designs)
     for (const char* model : {"resnet20", "resnet18"}) {

@@ -24,6 +24,9 @@ memory::data_type type_of(Storage storage) {
   return storage == Storage::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
+/// Weights [groups, out / groups, in / groups, kernel, kernel].
+bool in_groups(const Desc& weights) { return onednn::dims_of(weights).size() == 5; }
+
 /// How a convolution's window moves: the strides, and the padding above and left, below and right.
 struct Window {
   explicit Window(const ConvGeometry& g)
@@ -72,9 +75,9 @@ dnnl::primitive_attr user_scratchpad() {
 ConvGeometry ConvGeometry::of(const nn::Network& network, std::size_t index, Storage storage) {
   const nn::Node& node = network.nodes[index];
   const nn::Shape& in = network.nodes[node.inputs[0]].shape;
-  return {node.name,         in.channels,      in.height,   in.width,    node.shape.channels,
-          node.shape.height, node.shape.width, node.kernel, node.stride, node.padding,
-          storage,           node.padding,     node.padding};
+  return {node.name,         in.channels,      in.height,    in.width,    node.shape.channels,
+          node.shape.height, node.shape.width, node.kernel,  node.stride, node.padding,
+          storage,           node.padding,     node.padding, node.groups};
 }
 
 ConvGeometry ConvGeometry::stripe(std::size_t stripes) const {
@@ -111,6 +114,9 @@ Desc ConvGeometry::destination(std::size_t rows) const {
 }
 
 memory::dims ConvGeometry::weight_dims() const {
+  if (groups > 1)
+    return {dim(groups), dim(out_channels / groups), dim(in_channels / groups), dim(kernel),
+            dim(kernel)};
   return {dim(out_channels), dim(in_channels), dim(kernel), dim(kernel)};
 }
 
@@ -125,7 +131,7 @@ std::size_t ConvGeometry::destination_bytes() const {
   return out_channels * out_height * out_width * bytes_of(storage);
 }
 std::size_t ConvGeometry::weight_count() const {
-  return out_channels * in_channels * kernel * kernel;
+  return out_channels * in_channels / groups * kernel * kernel;
 }
 
 TapShape ConvGeometry::taps() const {
@@ -136,27 +142,38 @@ TapShape ConvGeometry::taps() const {
 nn::MatrixForm matrix_form(const Desc& gradient) {
   using Tag = memory::format_tag;
   struct Known {
-    Tag tag;
+    Tag tag, tag_of_groups;
     std::size_t panel;
   };
-  constexpr Known known[] = {{Tag::OIhw16i16o, 16}, {Tag::Ohwi16o, 16}, {Tag::OIhw8i8o, 8},
-                             {Tag::Ohwi8o, 8},      {Tag::OIhw4i4o, 4}, {Tag::Ohwi4o, 4},
-                             {Tag::oihw, 1},        {Tag::ohwi, 1}};
-  const std::size_t outputs = static_cast<std::size_t>(onednn::dims_of(gradient)[0]);
+  constexpr Known known[] = {{Tag::OIhw16i16o, Tag::gOIhw16i16o, 16},
+                             {Tag::Ohwi16o, Tag::gOhwi16o, 16},
+                             {Tag::OIhw8i8o, Tag::gOIhw8i8o, 8},
+                             {Tag::Ohwi8o, Tag::gOhwi8o, 8},
+                             {Tag::OIhw4i4o, Tag::gOIhw4i4o, 4},
+                             {Tag::Ohwi4o, Tag::gOhwi4o, 4},
+                             {Tag::oihw, Tag::goihw, 1},
+                             {Tag::ohwi, Tag::gohwi, 1}};
+  const memory::dims dims = onednn::dims_of(gradient);
+  const bool grouped = in_groups(gradient);
+  const std::size_t groups = grouped ? static_cast<std::size_t>(dims[0]) : 1,
+                    outputs = static_cast<std::size_t>(dims[grouped ? 1 : 0]);
   const std::size_t size = gradient.get_size() / sizeof(float);
-  const auto is = [&](Tag tag) {
-    return gradient == Desc(onednn::dims_of(gradient), memory::data_type::f32, tag);
-  };
-  if (is(Tag::hwio)) return {outputs, size / outputs, outputs, size, outputs};
-  for (const auto& [tag, panel] : known) {
-    if (!is(tag)) continue;
-    const std::size_t rows = (outputs + panel - 1) / panel * panel, columns = size / rows;
+  const auto is = [&](Tag tag) { return gradient == Desc(dims, memory::data_type::f32, tag); };
+  if (is(grouped ? Tag::hwigo : Tag::hwio)) {
+    const std::size_t rows = groups * outputs;
+    return {rows, size / rows, rows, size, rows};
+  }
+  for (const auto& [tag, tag_of_groups, panel] : known) {
+    if (!is(grouped ? tag_of_groups : tag)) continue;
+    const std::size_t rows = groups * ((outputs + panel - 1) / panel * panel),
+                      columns = size / rows;
     return {rows, columns, panel, panel * columns, panel};
   }
   return {};
 }
 
 bool in_blocks_of_16(const ConvGeometry& g, const ConvFormats& formats) {
+  if (g.groups > 1) return false;
   const Desc blocks(g.weight_dims(), memory::data_type::f32, memory::format_tag::OIhw16i16o);
   return formats.gradient == blocks && g.in_channels % 16 == 0 && g.out_channels % 16 == 0;
 }
@@ -253,7 +270,8 @@ dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& g, con
 }
 
 Desc plain_weights(const Desc& like) {
-  return {onednn::dims_of(like), memory::data_type::f32, memory::format_tag::oihw};
+  return {onednn::dims_of(like), memory::data_type::f32,
+          in_groups(like) ? memory::format_tag::goihw : memory::format_tag::oihw};
 }
 
 void reorder(const Desc& from, const void* source, const Desc& to, void* target) {

@@ -31,6 +31,7 @@ struct ConvGeometry {
       padding;
   Storage storage;
   std::size_t above, below;  ///< lines of padding: others than at the sides for a band
+  std::size_t groups = 1;
 
   static ConvGeometry of(const nn::Network& network, std::size_t node, Storage storage);
   /// The same convolution on 1/stripes of each image. Correct only where no line needs its
@@ -59,7 +60,8 @@ struct ConvFormats {
   static ConvFormats choose(const ConvGeometry& geometry);
 };
 
-/// Where such a gradient's values lie, with a row for each output.
+/// Where such a gradient's values lie, with a row for each output. In groups whose outputs do not
+/// fill a block of the format, rows of padding follow them.
 nn::MatrixForm matrix_form(const dnnl::memory::desc& gradient);
 
 /// True where gradients are [out / 16, in / 16, kernel, kernel, 16, 16 of out], without padding.
@@ -96,7 +98,7 @@ dnnl::convolution_forward::primitive_desc folded_desc(const ConvGeometry& geomet
                                                       std::size_t rows,
                                                       const dnnl::primitive_attr& attributes);
 
-/// Weights like these as they are stored in files: float, [out, in, kernel, kernel].
+/// Weights like these as they are stored in files: float, [out, in / groups, kernel, kernel].
 dnnl::memory::desc plain_weights(const dnnl::memory::desc& like);
 
 /// Copies a tensor into another format, on the calling thread, and waits for the end.

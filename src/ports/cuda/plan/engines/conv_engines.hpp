@@ -22,21 +22,24 @@ enum class Pass { forward, data_gradient, weight_gradient };
 const char* to_string(Pass pass);
 
 /// A convolution as the GPU sees it: NHWC, weights [outputs, kernel height, kernel width,
-/// channels], channels of the image already padded, or the image folded.
+/// channels / groups], channels of the image already padded, or the image folded.
 struct ConvShape {
   std::size_t batch = 1;
   std::size_t channels = 1, height = 1, width = 1;
   std::size_t outputs = 1, out_height = 1, out_width = 1;
   std::size_t kernel_height = 1, kernel_width = 1, stride = 1, padding = 0;
+  std::size_t groups = 1;
   auto operator<=>(const ConvShape&) const = default;
   std::size_t input_count() const { return batch * channels * height * width; }
   std::size_t output_count() const { return batch * outputs * out_height * out_width; }
   std::size_t kernel_pixels() const { return kernel_height * kernel_width; }
-  std::size_t weight_count() const { return outputs * kernel_pixels() * channels; }
+  std::size_t group_channels() const { return channels / groups; }
+  std::size_t group_outputs() const { return outputs / groups; }
+  std::size_t weight_count() const { return outputs * kernel_pixels() * group_channels(); }
   /// Operations of one pass, 2 for each multiply-add.
   double flops() const {
     return 2.0 * static_cast<double>(output_count()) *
-           static_cast<double>(channels * kernel_pixels());
+           static_cast<double>(group_channels() * kernel_pixels());
   }
 };
 

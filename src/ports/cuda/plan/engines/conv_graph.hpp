@@ -191,7 +191,8 @@ class ConvGraph {
 
   Attributes shape_of(Operand operand) const {
     if (operand == operand_w)
-      return tensor(operand, type_, s_.outputs, s_.channels, s_.kernel_height, s_.kernel_width);
+      return tensor(operand, type_, s_.outputs, s_.group_channels(), s_.kernel_height,
+                    s_.kernel_width);  // cuDNN takes the number of groups from it
     return operand == operand_x
                ? tensor(operand, type_, s_.batch, s_.channels, s_.height, s_.width)
                : tensor(operand, type_, s_.batch, s_.outputs, s_.out_height, s_.out_width);

@@ -20,8 +20,9 @@ const char* to_string(Pass pass) {
 std::string describe(const ConvRequest& request) {
   const ConvShape& s = request.shape;
   return fmt::format(
-      "{} of a {}x{} convolution, {} x {}x{}x{} -> {}x{}x{}, stride {}, padding {}, {}{}{}{}",
-      to_string(request.pass), s.kernel_height, s.kernel_width, s.batch, s.height, s.width,
+      "{} of a {}x{} convolution{}, {} x {}x{}x{} -> {}x{}x{}, stride {}, padding {}, {}{}{}{}",
+      to_string(request.pass), s.kernel_height, s.kernel_width,
+      s.groups > 1 ? fmt::format(" in {} groups", s.groups) : "", s.batch, s.height, s.width,
       s.channels, s.out_height, s.out_width, s.outputs, s.stride, s.padding,
       to_string(request.precision), request.deterministic ? ", deterministic" : "",
       request.fusion.normalised || request.fusion.norm_gradient ? ", after a batch norm" : "",
@@ -45,6 +46,7 @@ ConvShape conv_shape(const nn::Network& network, std::size_t index, std::size_t 
   s.kernel_height = s.kernel_width = node.kernel;
   s.stride = node.stride;
   s.padding = node.padding;
+  s.groups = node.groups;
   return s;
 }
 
