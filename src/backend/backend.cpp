@@ -73,6 +73,7 @@ class JoinedProgram final : public Program {
   void set_scalars(const optim::StepScalars& scalars) override { trained_->set_scalars(scalars); }
   const Tape& forward() const override { return forward_; }
   const Tape& backward(bool accumulate) const override { return trained_->backward(accumulate); }
+  Boundary sent() override { return trained_->sent(); }
   Metrics take_metrics() override { return trained_->take_metrics(); }
   void copy_logits(std::span<float> logits) const override { trained_->copy_logits(logits); }
   MemoryPlan memory() const override {
@@ -189,6 +190,14 @@ std::unique_ptr<Program> Backend::compile(const nn::Network& network, const Prog
                                parameters.layout().frozen_size * sizeof(float);
   auto last = compile_part(trained, second, parameters);
   return std::make_unique<JoinedProgram>(std::move(first), std::move(last), vectors());
+}
+
+std::vector<double> Backend::gradient_squares(const Parameters&) {
+  throw Error("only CPUs clip the gradients of a part of a network");
+}
+
+void Backend::clip_by_norm(Parameters& parameters, float, double) {
+  static_cast<void>(gradient_squares(parameters));
 }
 
 ReadFigures Backend::put_aside(std::vector<Program*> ran, const Parameters& parameters) {

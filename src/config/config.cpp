@@ -229,6 +229,36 @@ void check_shards(const Config& config, int replicas) {
             "its order depends on the nodes");
 }
 
+void check_stages(const Config& config) {
+  if (config.stages == 1) return;
+  const std::string asked = fmt::format("stages = {}", config.stages);
+  const auto leave_out = [&](bool is, const std::string& other, const char* why) {
+    refuse_both(is, asked, other, why);
+  };
+  leave_out(config.backend != BackendChoice::cpu && config.backend != BackendChoice::automatic,
+            fmt::format("backend = {}", choice_name(config.backend)),
+            "only ranks that compute on CPUs pass values to each other");
+  leave_out(config.shards > 0, fmt::format("shards = {}", config.shards),
+            "a rank has some rows of a batch, and all layers");
+  leave_out(config.model_options.norm_ranks > 1,
+            fmt::format("model-options.norm-ranks = {}", config.model_options.norm_ranks),
+            "the ranks of a group must run the same layers at the same time");
+  leave_out(config.comm.wire != Wire::fp32,
+            fmt::format("comm.wire = {}", choice_name(config.comm.wire)),
+            "the gradients of a stage travel whole");
+  leave_out(config.comm.power_sgd > 0, fmt::format("comm.power-sgd = {}", config.comm.power_sgd),
+            "the gradients of a stage travel whole");
+  leave_out(config.comm.all_reduce == AllReduceChoice::two_level, "comm.all-reduce = two-level",
+            "the ranks of a node have different layers");
+  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
+            "the stages of a replica must agree in each step");
+  leave_out(config.sync.gossip, "sync.gossip = true",
+            "the stages of a replica must agree in each step");
+  leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute = auto",
+            "memory-limit counts one program with all layers: give the number of segments of a "
+            "stage");
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -337,8 +367,27 @@ std::string to_toml_where_other(const Config& config, const Config& other) {
   return write_toml(config, changed_keys(config, other));
 }
 
-void resolve(Config& config, int replicas) {
+int replicas_of(const Config& config, int ranks) {
+  const auto stages = static_cast<int>(config.stages);
+  require(stages <= ranks,
+          fmt::format("stages = {} on {}: each stage needs a rank; at most {} are possible", stages,
+                      counted(static_cast<std::size_t>(ranks), "rank"), ranks));
+  require(ranks % stages == 0,
+          fmt::format("stages = {} does not divide the number of ranks, {}: each replica of the "
+                      "network has that many",
+                      stages, ranks));
+  return ranks / stages;
+}
+
+void require_one_stage(const Config& config, std::string_view what) {
+  require(config.stages == 1,
+          fmt::format("stages = {}: {}, in which each rank has all layers; leave it out",
+                      config.stages, what));
+}
+
+void resolve(Config& config, int ranks) {
   check_ranges(config);
+  const int replicas = replicas_of(config, ranks);
   resolve_batch(config, replicas);
   if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
   require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
@@ -353,10 +402,11 @@ void resolve(Config& config, int replicas) {
   check_gossip(config, replicas);
   check_norm_ranks(config, replicas);
   check_shards(config, replicas);
+  check_stages(config);
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);
-  require_traceable(config.trace, replicas, "trace");
+  require_traceable(config.trace, ranks, "trace");
   check_metrics(config.metrics);
   check_clock(config);
   if (config.optim.lr_for_batch != 0) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/nn/cost.hpp"
 
 namespace lockstep::nn {
 
@@ -16,6 +18,68 @@ std::vector<std::size_t> cut_points(const Network& network) {
   for (std::size_t i = 0; i < network.nodes.size(); ++i) {
     if (i > 0 && last_reader <= i && !read_by[i].empty()) cuts.push_back(i);
     for (const std::size_t reader : read_by[i]) last_reader = std::max(last_reader, reader);
+  }
+  return cuts;
+}
+
+std::vector<std::size_t> block_ends(const Network& network) {
+  std::vector<std::size_t> ends = cut_points(network);
+  std::erase_if(ends, [&](std::size_t i) {
+    const Node& node = network.nodes[i];
+    return i <= network.frozen_nodes || node.op != Op::relu ||
+           network.nodes[node.inputs[0]].op != Op::add;
+  });
+  return ends;
+}
+
+double training_operations(const Network& network, std::size_t first, std::size_t last) {
+  double sum = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    const NodeCost cost = cost_of(network, i, {});
+    sum += cost.forward.operations;
+    if (i < network.frozen_nodes) continue;
+    sum += cost.statistics.operations + cost.weight_gradient.operations +
+           cost.data_gradient.operations;
+  }
+  return sum;
+}
+
+std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stages) {
+  const std::vector<std::size_t> ends = block_ends(network);
+  require(stages >= 1 && stages <= ends.size() + 1,
+          fmt::format("stages = {}: {} can be cut into at most {} stages, at the ends of "
+                      "its blocks{}",
+                      stages, network.name, ends.size() + 1,
+                      network.frozen_nodes > 0 ? " after the frozen layers" : ""));
+  // Piece i is what lies between ends i - 1 and i.
+  std::vector<double> sums{0};
+  std::size_t first = 0;
+  for (const std::size_t end : ends) {
+    sums.push_back(sums.back() + training_operations(network, first, end + 1));
+    first = end + 1;
+  }
+  sums.push_back(sums.back() + training_operations(network, first, network.nodes.size()));
+  const std::size_t pieces = ends.size() + 1;
+  // least[p]: the largest part when the pieces from p on are cut into the stages that are left.
+  std::vector<double> least(pieces + 1);
+  for (std::size_t p = 0; p <= pieces; ++p) least[p] = sums[pieces] - sums[p];
+  std::vector<std::vector<std::size_t>> next(stages, std::vector<std::size_t>(pieces, pieces));
+  for (std::size_t left = 2; left <= stages; ++left) {
+    const std::vector<double> fewer = least;
+    for (std::size_t p = 0; p + left <= pieces; ++p) {
+      least[p] = std::numeric_limits<double>::infinity();
+      for (std::size_t q = p + 1; q + left - 1 <= pieces; ++q) {
+        const double largest = std::max(sums[q] - sums[p], fewer[q]);
+        if (largest >= least[p]) continue;
+        least[p] = largest;
+        next[left - 1][p] = q;
+      }
+    }
+  }
+  std::vector<std::size_t> cuts;
+  for (std::size_t left = stages, p = 0; left > 1; --left) {
+    p = next[left - 1][p];
+    cuts.push_back(ends[p - 1]);
   }
   return cuts;
 }
@@ -53,6 +117,7 @@ std::vector<Network> split(const Network& network, const std::vector<std::size_t
       send.gradients = read_by[last].size();
       stage.nodes.push_back(send);
     }
+    if (s == 0 && network.frozen_nodes <= last) stage.frozen_nodes = network.frozen_nodes;
     validate(stage);
     stages.push_back(std::move(stage));
     first = last + 1;

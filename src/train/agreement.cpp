@@ -9,6 +9,7 @@
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/comm/agreement.hpp"
 #include "lockstep/config/keys.hpp"
+#include "train/pipeline/pipeline.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -69,11 +70,12 @@ void require_same_data(const data::DataSet& rows, const std::string& what, comm:
 }
 
 void require_same_form(const backend::Parameters& parameters, const backend::Backend& backend,
-                       comm::Control& control) {
-  const std::string stored = fmt::format("{:08x}", parameters.hash());
+                       const Pipeline& pipeline, comm::Control& control) {
+  const std::string stored = pipeline.of_all_stages(fmt::format("{:08x}", parameters.hash()));
   if (comm::disagreement(control, stored, "form of the weights").empty()) return;
   // Weights that differ themselves are what an audit tells.
-  if (!comm::disagreement(control, plain_hash(parameters), "form of the weights").empty()) return;
+  const std::string plain = pipeline.of_all_stages(plain_hash(parameters));
+  if (!comm::disagreement(control, plain, "form of the weights").empty()) return;
   throw InputError(fmt::format(
       "the ranks keep weights in different orders, so they cannot be summed, because their "
       "processors or libraries differ: {}; set ONEDNN_MAX_CPU_ISA on all ranks to what all have "

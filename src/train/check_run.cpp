@@ -8,6 +8,7 @@
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/model/formats/formats.hpp"
 #include "lockstep/model/model.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/train/decide/packed_sets.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
@@ -22,7 +23,8 @@ namespace {
 RunSpec spec_of(const config::Config& config, int ranks) {
   RunSpec spec;
   spec.config = config;
-  spec.grid = comm::Grid(0, {.replicas = ranks});
+  spec.grid = comm::Grid(0, {.replicas = config::replicas_of(config, ranks),
+                             .stages = static_cast<int>(config.stages)});
   spec.nodes = comm::Nodes(std::vector<comm::RankPlace>(static_cast<std::size_t>(ranks)));
   return spec;
 }
@@ -53,13 +55,14 @@ void check_run(config::Config config, int ranks,
   if (!shows(config.data.train)) return;
   const RunSpec spec = spec_of(config, ranks);
   const RunData data(spec, control);
-  const TrainerSpec trainer = make_trainer_spec(config, data.input(), ranks);
+  const TrainerSpec trainer = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
+  nn::balanced_cuts(trainer.network, config.stages);
   if (resume) {
     judge_resume(*resume, config,
                  {.backend = resume->header.backend,
                   .build = resume->header.build,
                   .world = ranks,
-                  .replicas = ranks,
+                  .replicas = spec.grid.replicas.count,
                   .data = data.input(),
                   .placement = resume->header.placement});
     model::require_tensors_of(trainer.network, resume->checkpoint);

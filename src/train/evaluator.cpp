@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -121,20 +122,27 @@ Evaluator::Evaluator(const EvaluatorSpec& spec, backend::Backend& backend,
       control_(control),
       rows_(rows),
       own_(std::make_unique<infer::Inference>(backend, spec.network, spec.program, parameters)),
-      model_(*own_) {
+      model_(own_.get()) {
   require_known(rows);
 }
 
 Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, infer::Classifier& model,
                      comm::Control& control, const data::DataSet& rows)
-    : spec_(spec), device_(device), control_(control), rows_(rows), model_(model) {
+    : spec_(spec), device_(device), control_(control), rows_(rows), model_(&model) {
+  require_known(rows);
+}
+
+Evaluator::Evaluator(const EvaluatorSpec& spec, device::Device& device, comm::Control& control,
+                     const data::DataSet& rows)
+    : spec_(spec), device_(device), control_(control), rows_(rows), model_(nullptr) {
   require_known(rows);
 }
 
 Evaluation Evaluator::evaluate(bool with_confusion) {
   const data::LoaderSpec loading = loading_of(spec_, rows_.info().rows);
-  data::Loader loader(rows_, loading, device_);
-
+  std::optional<data::Loader> loader;
+  if (model_) loader.emplace(rows_, loading, device_);
+  const data::Sampler sampler(loading.sampler);
   backend::Metrics mine;
   const bool of_classes = rows_.info().task == data::Task::classes;
   with_confusion = with_confusion && of_classes;
@@ -144,14 +152,16 @@ Evaluation Evaluator::evaluate(bool with_confusion) {
   const bool ranked = !of_classes || rows_.info().rows * classes <= most_ranked_outputs;
   SaidRows said;
   std::size_t merge_at = 1 << 16;
-  for (std::size_t i = 0; i < loader.sampler().batches(); ++i) {
+  for (std::size_t i = 0; i < sampler.batches(); ++i) {
     control_.activity.enter(comm::Phase::evaluation);
-    const data::Batch batch = loader.next();
-    const backend::Metrics got =
-        evaluate_batch(batch, counts, with_confusion ? &confusion : nullptr);
-    if (ranked) take_outputs(loader.sampler(), batch, said);
-    loader.release(batch);
-    mine += spec_.whole_blocks ? backend::in_any_order(got) : got;
+    if (loader) {
+      const data::Batch batch = loader->next();
+      const backend::Metrics got =
+          evaluate_batch(batch, counts, with_confusion ? &confusion : nullptr);
+      if (ranked) take_outputs(sampler, batch, said);
+      loader->release(batch);
+      mine += spec_.whole_blocks ? backend::in_any_order(got) : got;
+    }
     if (spec_.progress)
       spec_.progress(std::min((i + 1) * loading.sampler.global_batch, rows_.info().rows));
     if (confusion.size() >= merge_at) {
@@ -191,7 +201,7 @@ void Evaluator::take_outputs(const data::Sampler& sampler, const data::Batch& ba
                              SaidRows& said) {
   const std::size_t first = sampler.part(batch.index).first_position;
   for (std::size_t row = 0; row < batch.rows; ++row) {
-    const std::span<const float> outputs = model_.logits(row);
+    const std::span<const float> outputs = model_->logits(row);
     said.outputs.insert(said.outputs.end(), outputs.begin(), outputs.end());
     said.rows.push_back(static_cast<std::uint32_t>(sampler.row(batch.epoch, first + row)));
   }
@@ -200,17 +210,17 @@ void Evaluator::take_outputs(const data::Sampler& sampler, const data::Batch& ba
 backend::Metrics Evaluator::evaluate_batch(const data::Batch& batch, std::vector<double>& counts,
                                            std::vector<Confused>* confusion) {
   if (batch.rows == 0) return {};
-  model_.run(batch);
+  model_->run(batch);
   for (std::size_t row = 0; !counts.empty() && row < batch.rows; ++row) {
     const auto label = static_cast<std::uint32_t>(batch.targets[row].label_a);
-    const auto predicted = static_cast<std::uint32_t>(model_.predicted(row, label));
+    const auto predicted = static_cast<std::uint32_t>(model_->predicted(row, label));
     counts.at(std::size_t{3} * label) += 1;
     counts.at(std::size_t{3} * predicted + 1) += 1;
     counts.at(std::size_t{3} * label + 2) += predicted == label;
     if (confusion != nullptr) confusion->push_back({label, predicted, 1});
   }
   if (spec_.seen) spec_.seen(batch);
-  return model_.take_metrics();
+  return model_->take_metrics();
 }
 
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include "lockstep/train/specs.hpp"
 #include "train/decide/decide.hpp"
 #include "train/files/resume.hpp"
+#include "train/pipeline/pipeline.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -36,9 +37,13 @@ PreparedRun::PreparedRun(const RunSpec& spec, backend::Backend& backend,
 PreparedRun::~PreparedRun() = default;
 
 void PreparedRun::decide_start(comm::Control& control, const std::optional<ResumePoint>& resume) {
+  const comm::Grid& grid = spec_.grid;
+  if (grid.stages.count > 1)
+    of_stage_ =
+        communicator_.split(grid.replicas.colour(), grid.replicas.index, "the replicas of a stage");
   auto [decisions, two_level] = decide({.spec = spec_,
                                         .backend = backend_,
-                                        .communicator = communicator_,
+                                        .communicator = replicas(),
                                         .control = control,
                                         .resume = resume,
                                         .data = data_});
@@ -50,6 +55,12 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   trainer_spec_.program.loss.weights = data_.loss_weights();
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());
+  pipeline_ = std::make_unique<Pipeline>(
+      PipelineSpec{.order = config_.pipeline, .micro_batches = config_.accumulate},
+      trainer_spec_.network, communicator_, grid.stages);
+  whole_ = std::make_unique<Whole>(
+      Whole{*pipeline_, backend_, trainer_spec_.network, config_.precision, config_.seed});
+  trainer_spec_.network = pipeline_->own(whole_->network);
 }
 
 }  // namespace lockstep::train

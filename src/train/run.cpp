@@ -25,6 +25,7 @@
 #include "train/files/resume.hpp"
 #include "train/files/run_files.hpp"
 #include "train/loop/run_loop.hpp"
+#include "train/pipeline/pipeline.hpp"
 #include "train/step_trace.hpp"
 
 namespace lockstep::train {
@@ -57,7 +58,9 @@ void resume_from_checkpoint(RunStart& start, const RunParts& parts) {
                                 .on_gpus = parts.backend.name() == "cuda"});
   start.rate_jump = say_rate_jump(point, parts.config, parts.data.steps_per_epoch());
   comm::together(parts.control, "loading the checkpoint", [&] {
-    model::load_tensors(point.checkpoint, trainer.parameters(), true, point.verified);
+    adopt_part(parts.whole, trainer.parameters(), [&](backend::Parameters& all) {
+      model::load_tensors(point.checkpoint, all, true, point.verified);
+    });
     const std::string left_out =
         reduce::load_state(trainer.exchange(), point.header.exchange, saved_exchange(point),
                            point.checkpoint.string(), point.header.progress.step);
@@ -74,8 +77,9 @@ void begin_state(RunStart& start, const RunParts& parts) {
   if (start.resume) return resume_from_checkpoint(start, parts);
   if (!config.init.empty()) {
     comm::together(parts.control, "loading the first weights", [&] {
-      begin_with_weights(config, parts.data.input(), parts.trainer.network(),
-                         parts.trainer.parameters(), is_root);
+      adopt_part(parts.whole, parts.trainer.parameters(), [&](backend::Parameters& all) {
+        begin_with_weights(config, parts.data.input(), parts.whole.network, all, is_root);
+      });
     });
     return;
   }
@@ -103,21 +107,19 @@ std::size_t learned_numbers(const nn::Network& network) {
 }
 
 /// Those numbers of them that no frozen layer has.
-std::size_t learning_numbers(const nn::ArenaLayout& layout) {
-  std::size_t count = 0;
-  for (std::size_t s = 0; s < layout.learned_slices; ++s) count += layout.slices[s].tensor.count();
-  return count;
+std::size_t learning_numbers(const nn::Network& network) {
+  return learned_numbers(nn::trained_part(network));
 }
 
 /// What a run that freezes layers still trains, and what its ranks then sum, where that is exact.
 std::string describe_frozen(const RunParts& parts) {
-  const std::size_t learning = learning_numbers(parts.trainer.parameters().layout());
+  const std::size_t learning = learning_numbers(parts.whole.network);
   std::size_t reduced = 0;
   const reduce::Exchange& exchange = parts.trainer.exchange();
   for (const reduce::Bucket& bucket : exchange.buckets()) reduced += bucket.size;
   std::string text =
       fmt::format("frozen up to {}: {} of {} parameters learn", choice_name(parts.config.freeze),
-                  learning, learned_numbers(parts.trainer.network()));
+                  learning, learned_numbers(parts.whole.network));
   if (exchange.name() == choice_name(reduce::ExchangeKind::exact))
     text += "; a step reduces " + human_bytes(static_cast<double>(reduced * sizeof(float)));
   return text;
@@ -132,8 +134,8 @@ std::string describe_cut(const config::Config& config, int replicas, std::size_t
                                ? std::to_string(most)
                                : fmt::format("{} or {}", most, most - 1);
   if (config.shards > 0) return fmt::format("{} x {} rows", counted(sharers, "shard"), rows);
-  return fmt::format("{} x {} x {} rows", counted(sharers, "rank"), counted(parts, "micro-batch"),
-                     rows);
+  return fmt::format("{} x {} x {} rows", counted(sharers, config.stages > 1 ? "replica" : "rank"),
+                     counted(parts, "micro-batch"), rows);
 }
 
 /// What shards cost on that many ranks.
@@ -189,8 +191,8 @@ observe::StartRecord start_record(const RunParts& parts, const RunStart& start) 
   record.devices = gather_devices(parts.backend, parts.control);
   record.model = config.model;
   record.precision = to_string(config.precision);
-  record.parameters = learned_numbers(parts.trainer.network());
-  record.learning = learning_numbers(parts.trainer.parameters().layout());
+  record.parameters = learned_numbers(parts.whole.network);
+  record.learning = learning_numbers(parts.whole.network);
   record.batch = config.batch;
   record.step_memory_bytes = parts.trainer.memory().activations;
   record.data = config.data.train;
@@ -265,7 +267,7 @@ void log_run(const RunParts& parts) {
                         describe_elements(input), describe_outputs(input),
                         validation ? std::to_string(validation->info().rows) : "none"));
   log::info(fmt::format("{}: {} parameters, {}; {}, each on {}", config.model,
-                        learned_numbers(trainer.network()), to_string(config.precision),
+                        learned_numbers(parts.whole.network), to_string(config.precision),
                         describe_ranks(spec.grid.ranks(), spec.nodes),
                         parts.backend.description()));
   log::info(fmt::format("batch {} = {}; {} an epoch{}", config.batch,
@@ -278,6 +280,9 @@ void log_run(const RunParts& parts) {
                         counted(trainer.exchange().buckets().size(), "bucket")));
   if (config.shards > 0)
     log::info(describe_shards(config, replicas, trainer.program_spec(), parts.backend.threads()));
+  if (const std::string stages = parts.whole.pipeline.describe(parts.whole.network);
+      !stages.empty())
+    log::info(stages);
   if (config.freeze != nn::Freeze::none) log::info(describe_frozen(parts));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));
@@ -352,7 +357,8 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
   trainer_spec.make_exchange = spec.make_exchange;
   StepTrace trace(spec, prepared.backend().device(), control);
   Ledger ledger(spec, control);
-  Trainer trainer(trainer_spec, prepared.backend(), trace.watch(prepared.reducing()));
+  Trainer trainer(trainer_spec, prepared.backend(), trace.watch(prepared.reducing()),
+                  &prepared.pipeline());
   const RunParts parts{.spec = spec,
                        .config = config,
                        .backend = prepared.backend(),
@@ -361,10 +367,11 @@ Outcome run_training(const RunSpec& spec, backend::Backend& backend,
                        .files = files,
                        .data = data,
                        .trainer = trainer,
-                       .ledger = ledger};
+                       .ledger = ledger,
+                       .whole = prepared.whole()};
   // An epoch's last batch may have the largest micro-batch.
   if (config.memory_limit > 0) trainer.prepare(data.global_rows(data.steps_per_epoch() - 1));
-  require_same_form(trainer.parameters(), prepared.backend(), control);
+  require_same_form(trainer.parameters(), prepared.backend(), prepared.pipeline(), control);
   begin_state(start, parts);
   files.set_copies(choose_copies(parts));
   trainer.audit(control, start.progress.step);

@@ -207,6 +207,7 @@ void RunData::copy_to_nodes() {
 }
 
 void RunData::start_loader(const model::Progress& progress, device::Device& device) {
+  if (spec_.grid.stages.index > 0) return;
   if (const auto spec = loading(progress, device)) loader_.emplace(*training_, *spec, device);
 }
 
@@ -263,6 +264,11 @@ std::uint64_t RunData::rows_until(std::uint64_t epoch, std::uint64_t batch) cons
 }
 
 data::Batch RunData::next(std::uint64_t batch) {
+  if (!loader_) {
+    data::Batch rows{.rows = sampler_->part(batch).rows, .index = batch};
+    rows.capacity = rows.rows;
+    return rows;
+  }
   const data::Batch part =
       looked_ahead_ ? *std::exchange(looked_ahead_, std::nullopt) : loader_->next();
   check(part.index == batch, "the loader and the trainer are at different batches");
@@ -270,15 +276,25 @@ data::Batch RunData::next(std::uint64_t batch) {
 }
 
 std::optional<NextBatch> RunData::look_ahead(std::uint64_t batch) {
-  if (batch >= steps_per_epoch() || !loader_->ready()) return std::nullopt;
+  if (!loader_ || batch >= steps_per_epoch() || !loader_->ready()) return std::nullopt;
   looked_ahead_ = loader_->next();
   return NextBatch{.batch = *looked_ahead_, .global_rows = global_rows(batch)};
 }
 
 std::vector<std::string> RunData::bad_rows(const data::Batch& batch) const {
   std::vector<std::string> rows;
+  if (!loader_) return rows;
   for (const data::Replaced& row : loader_->replaced(batch)) rows.push_back(row.what);
   return rows;
+}
+
+void RunData::release(const data::Batch& batch) {
+  if (loader_) loader_->release(batch);
+}
+
+std::vector<std::span<const std::byte>> RunData::loader_memory() const {
+  if (loader_) return loader_->memory();
+  return {};
 }
 
 }  // namespace lockstep::train

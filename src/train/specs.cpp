@@ -232,6 +232,7 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.program = infer::make_program_spec(config, data, even_share(most, config.accumulate, 0));
   spec.program.lanes = config.lanes;
   spec.shards = config.shards;
+  spec.micro_batches = config.accumulate;
   if (config.tune == config::Switch::on) spec.program.plan_cache = plan_file(config);
   spec.program.writes_plan_cache = replica == 0;
   spec.exchange = exchange_of(config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 #include <variant>
 
@@ -14,6 +15,7 @@
 #include "lockstep/optim/loss_scale.hpp"
 #include "lockstep/reduce/tree.hpp"
 #include "train/loop/step_laps.hpp"
+#include "train/pipeline/pipeline.hpp"
 
 namespace lockstep::train {
 namespace {
@@ -65,8 +67,8 @@ backend::LossScale first_loss_scale(std::size_t sharers) {
 data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t row_bytes,
                  std::size_t outputs) {
   data::Batch piece = batch;
-  piece.images += part.first * row_bytes;
-  piece.targets += part.first;
+  if (piece.images != nullptr) piece.images += part.first * row_bytes;
+  if (piece.targets != nullptr) piece.targets += part.first;
   if (piece.wanted != nullptr) piece.wanted += part.first * outputs;
   piece.rows = piece.capacity = part.rows;
   return piece;
@@ -75,18 +77,19 @@ data::Batch view(const data::Batch& batch, const MicroBatch& part, std::size_t r
 /// ", and the weights of fc.bias differ in norm": which tensors tell the ranks apart, or nothing if
 /// no norm does. Collective.
 std::string where_ranks_differ(backend::Backend& backend, const backend::Parameters& parameters,
-                               comm::Control& control) {
+                               const Pipeline& pipeline, comm::Control& control) {
   constexpr std::size_t most = 3;
   std::vector<std::string> found;
+  const nn::ArenaLayout& layout = parameters.layout();
+  const std::vector<std::string> names = pipeline.all_slices(layout);
   const auto compare = [&](backend::Part part, const char* what) {
-    std::vector<double> norms = backend.norms(parameters, part);
+    std::vector<double> norms = pipeline.of_all_slices(backend.norms(parameters, part), layout);
     const std::vector<double> largest = control.max(norms, "weight audit");
     for (double& norm : norms) norm = -norm;
     const std::vector<double> smallest = control.max(norms, "weight audit");
     for (std::size_t s = 0; s < norms.size(); ++s)
       if (!(largest[s] == -smallest[s]))
-        found.push_back(
-            fmt::format("the {} of {}", what, parameters.layout().slices[s].tensor.name));
+        found.push_back(fmt::format("the {} of {}", what, names[s]));
   };
   compare(backend::Part::weights, "weights");
   compare(backend::Part::momentum, "momentum");
@@ -101,14 +104,18 @@ std::string where_ranks_differ(backend::Backend& backend, const backend::Paramet
 
 }  // namespace
 
-Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas)
+Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas,
+                 Pipeline* pipeline)
     : spec_(spec),
       backend_(backend),
       replicas_(replicas),
+      alone_(pipeline ? nullptr : std::make_unique<Pipeline>()),
+      pipeline_(pipeline ? *pipeline : *alone_),
       norm_span_(backend::make_norm_span(spec.norm_ranks, backend, replicas)),
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
   spec_.program.norm_span = norm_span_.get();
+  spec_.program.slots = pipeline_.slots();
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
   parameters_->set_loss_scale(first_loss_scale(sharers()));
   if (keeps_average()) parameters_->start_average();
@@ -146,6 +153,7 @@ backend::Program& Trainer::program_for(std::size_t rows) {
     backend::ProgramSpec spec = spec_.program;
     spec.batch = rows;
     if (rows != spec_.program.batch) spec.plan_cache.clear();  // not worth measuring
+    spec.own_memory = rows != spec_.program.batch && spec.slots > 1;
     program = backend_.compile(spec_.network, spec, *parameters_);
   }
   return *program;
@@ -185,12 +193,23 @@ void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr
   const std::size_t place = full.input_place();
   exchange_->begin();
   laps_->begin();
-  for (std::size_t i = 0; i < parts.size(); ++i) run_micro_batch(batch, parts, i, scalars);
+  const std::size_t outputs =
+      spec_.program.loss.task == data::Task::classes ? 0 : spec_.network.classes;
+  const data::Batch mine = pipeline_.share_targets(batch, outputs, [&] { wait_meanwhile(); });
+  const std::vector<StagePiece> pieces = pipeline_.pieces(parts.size());
+  // A turn is what follows each other of one micro-batch.
+  for (auto turn = pieces.begin(); turn != pieces.end();) {
+    const auto end = std::find_if(
+        turn, pieces.end(), [&](const StagePiece& piece) { return piece.micro != turn->micro; });
+    run_turn(mine, parts, {turn, end}, scalars);
+    turn = end;
+  }
   ++steps_done_;
   // Only some ranks may have run the full program, and all must repeat the same recording next.
   if (!all_full(parts)) full.set_input_place(place);
   put_aside();
-  launched_.push_back({backend_.device().compute().record(), std::exchange(figures_, {})});
+  launched_.push_back(
+      {backend_.device().compute().record(), std::exchange(figures_, {}), trust_of_stages()});
   if (const auto upcoming = next ? next() : std::nullopt) prefetch(*upcoming);
 }
 
@@ -213,38 +232,45 @@ bool Trainer::all_full(const std::vector<MicroBatch>& parts) const {
 }
 
 /// The last one reduces and updates, too.
-void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroBatch>& parts,
-                              std::size_t index, optim::StepScalars scalars) {
+void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& parts,
+                       std::span<const StagePiece> turn, optim::StepScalars scalars) {
+  using enum StagePiece::Do;
+  const std::size_t index = turn.front().micro;
   const MicroBatch& part = parts[index];
-  const bool first = index == 0, last = index + 1 == parts.size();
+  const auto has = [&](StagePiece::Do what) {
+    return std::ranges::find(turn, what, &StagePiece::what) != turn.end();
+  };
+  const bool last = index + 1 == parts.size(), ends = last && has(backward);
   if (part.rows == 0) {
-    contribute_nothing(last);
-    if (last) reduce_and_update(scalars, parts.size());
+    if (has(backward)) contribute_nothing(last);
+    if (ends) reduce_and_update(scalars, parts.size());
     return;
   }
   backend::Program& program = program_for(part.rows);
-  scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
-  ran_.insert(&program);
-  program.set_scalars(scalars);
-  program.load(
-      view(batch, part, backend::image_bytes(spec_.network, spec_.program), spec_.network.classes));
-  enter_phase(comm::Phase::forward);
-  const auto run = [&](const backend::Tape& tape) {
-    for (const backend::TapeStep& piece : tape) {
-      piece.run();
-      if (!last) continue;  // with accumulation a gradient is final only in the last micro-batch
-      for (const std::size_t slice : piece.final_slices) exchange_->ready(slice);
-      exchange_->progress();
-    }
-  };
+  program.select(turn.front().slot);
+  if (has(forward)) {
+    scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
+    ran_.insert(&program);
+    program.set_scalars(scalars);
+    program.load(view(batch, part, backend::image_bytes(spec_.network, spec_.program),
+                      spec_.network.classes));
+    enter_phase(comm::Phase::forward);
+  }
   const auto work = [&] {
-    run(program.forward());
-    laps_->end(&observe::StepTimes::forward_ms);
-    enter_phase(comm::Phase::backward);
-    run(program.backward(!first && !exchange_->adds_shards()));
-    if (!last && exchange_->adds_shards()) exchange_->keep();
-    laps_->end(&observe::StepTimes::backward_ms);
-    if (last) reduce_and_update(scalars, parts.size());
+    for (const StagePiece& piece : turn) {
+      pipeline_.pass(piece, program, [&] { wait_meanwhile(); });
+      if (piece.what == forward) {
+        run(program.forward(), last);
+        laps_->end(&observe::StepTimes::forward_ms);
+      } else if (piece.what == backward) {
+        run_backward(program, piece, last);
+      } else {
+        laps_->end(&observe::StepTimes::exposed_comm_ms);
+      }
+    }
+    if (!ends) return;
+    pipeline_.settle([&] { wait_meanwhile(); });
+    reduce_and_update(scalars, parts.size());
   };
   if (!spec_.graph || !all_full(parts)) {
     work();
@@ -259,6 +285,27 @@ void Trainer::run_micro_batch(const data::Batch& batch, const std::vector<MicroB
   }
   if (!last && exchange_->adds_shards()) put_aside();
 }
+
+void Trainer::run_backward(backend::Program& program, const StagePiece& piece, bool last) {
+  enter_phase(comm::Phase::backward);
+  run(program.backward(piece.micro > 0 && !exchange_->adds_shards()), last);
+  if (!last && exchange_->adds_shards()) exchange_->keep();
+  laps_->end(&observe::StepTimes::backward_ms);
+}
+
+/// With accumulation a gradient is final only in the last micro-batch.
+void Trainer::run(const backend::Tape& tape, bool last) {
+  for (const backend::TapeStep& step : tape) {
+    step.run();
+    pipeline_.progress();
+    if (!last) continue;
+    for (const std::size_t slice : step.final_slices) exchange_->ready(slice);
+    exchange_->progress();
+  }
+}
+
+/// While the host waits for another stage.
+void Trainer::wait_meanwhile() { exchange_->progress(); }
 
 /// Of what ran since the last call.
 void Trainer::put_aside() {
@@ -294,7 +341,7 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
     const std::size_t last = std::min(slices.last, learned);
     if (slices.first >= last) continue;
     judge_gradients();
-    if (spec_.clip_norm > 0) backend_.clip_gradients(*parameters_, spec_.clip_norm);
+    clip();
     backend_.update(*parameters_, rule_, scalars, slices.first, last);
     laps_->end(&observe::StepTimes::update_ms);
   }
@@ -307,6 +354,23 @@ void Trainer::reduce_and_update(const optim::StepScalars& scalars, std::size_t m
   if (!keeps_average()) return;
   backend_.update_average(*parameters_, scalars.average_share);
   laps_->end(&observe::StepTimes::update_ms);
+}
+
+/// The norm of all stages' gradients is added in the order of the whole network's slices.
+void Trainer::clip() {
+  if (spec_.clip_norm == 0) return;
+  if (pipeline_.is_whole()) return backend_.clip_gradients(*parameters_, spec_.clip_norm);
+  double sum = 0;
+  for (const double square :
+       pipeline_.of_all_slices(backend_.gradient_squares(*parameters_), parameters_->layout()))
+    sum += square;
+  backend_.clip_by_norm(*parameters_, spec_.clip_norm, std::sqrt(sum));
+}
+
+std::optional<optim::TrustRatios> Trainer::trust_of_stages() const {
+  if (pipeline_.is_whole()) return std::nullopt;
+  return optim::spread_of(
+      pipeline_.of_all_slices(parameters_->trust_by_slice(), parameters_->layout()));
 }
 
 void Trainer::judge_gradients() {
@@ -343,7 +407,7 @@ void Trainer::read_reports() {
     }
     report.loss_scale = figures.loss_scale;
     if (spec_.clip_norm > 0) report.gradient_norm = figures.clipped_norm;
-    if (!report.skipped()) report.trust = figures.trust;
+    if (!report.skipped()) report.trust = step.trust ? step.trust : figures.trust;
   }
   const std::vector<StepLap> laps = laps_->take();
   check(laps.size() == reports_.size(), "a step's figures and times differ");
@@ -366,11 +430,11 @@ void Trainer::require_scaling(const StepReport& report) {
 void Trainer::audit(comm::Control& control, std::uint64_t step) {
   const reduce::Settled settled(*exchange_);
   control.activity.enter(comm::Phase::audit);
-  const std::string who =
-      comm::disagreement(control, fmt::format("{:08x}", parameters_->hash()), "weight audit");
+  const std::string hash = pipeline_.of_all_stages(fmt::format("{:08x}", parameters_->hash()));
+  const std::string who = comm::disagreement(control, hash, "weight audit");
   if (!who.empty())
     throw Error(fmt::format("ranks diverged at step {}: the state's hash is {}{}", step, who,
-                            where_ranks_differ(backend_, *parameters_, control)),
+                            where_ranks_differ(backend_, *parameters_, pipeline_, control)),
                 Ending::disagreement);
 }
 

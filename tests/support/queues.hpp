@@ -53,18 +53,23 @@ class QueueTransport final : public comm::Transport {
     leaving_.push_back(parcel);
     queues_.bytes += bytes;
     const std::scoped_lock lock(queues_.mutex);
-    queues_.parcels[{rank_, to, tag}].push_back(parcel);
+    queues_.parcels[{rank_, to, own(tag)}].push_back(parcel);
     return std::make_unique<Queued>([=, this](auto&) { return copies_ || parcel->taken; });
   }
   std::unique_ptr<comm::Message> expect(int from, comm::MessageTag tag, void* data,
                                         std::size_t bytes) override {
-    return receive({from, rank_, tag}, static_cast<std::byte*>(data), bytes, nullptr);
+    return receive({from, rank_, own(tag)}, static_cast<std::byte*>(data), bytes, nullptr);
   }
   std::unique_ptr<comm::Message> take(int from, comm::MessageTag tag, std::size_t bytes) override {
     const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
-    return receive({from, rank_, tag}, memory->data(), bytes, memory);
+    return receive({from, rank_, own(tag)}, memory->data(), bytes, memory);
   }
   bool copies() const override { return copies_; }
+  std::unique_ptr<comm::Transport> make_other(comm::WaitDeadline&) override {
+    auto other = std::make_unique<QueueTransport>(queues_, rank_, copies_);
+    other->first_kind_ = first_kind_ + comm::message_kinds * ++others_;
+    return other;
+  }
 
  private:
   struct Queued final : comm::Message {
@@ -89,9 +94,11 @@ class QueueTransport final : public comm::Transport {
       return parcel->taken = true;
     });
   }
+  comm::MessageTag own(comm::MessageTag tag) const { return {first_kind_ + tag.kind, tag.number}; }
   Queues& queues_;
   const int rank_;
   const bool copies_;
+  std::uint32_t first_kind_ = 0, others_ = 0;
   std::vector<std::shared_ptr<Parcel>> leaving_;
 };
 

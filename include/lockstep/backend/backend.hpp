@@ -95,6 +95,11 @@ class Backend {
   /// all learned gradients together, without the loss scale, is above `limit`, this step's updates
   /// use them times limit / norm. Does not wait for the device.
   virtual void clip_gradients(Parameters& parameters, float limit) = 0;
+  /// The same in two calls, for parameters that are a part of a network's: the squares of the
+  /// gradients by slice, whose sum over all slices of the network, in their order, is that of the
+  /// norm; and the clipping by this norm. Only on CPUs.
+  virtual std::vector<double> gradient_squares(const Parameters& parameters);
+  virtual void clip_by_norm(Parameters& parameters, float limit, double norm);
   /// Updates the learned slices [first, last) with their (reduced) gradients, which are then used
   /// up: some rules compute in their place. REQUIRES: second moments, for a rule that has them.
   virtual void update(Parameters& parameters, const optim::UpdateRule& rule,

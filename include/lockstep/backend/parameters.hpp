@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/initial_weights.hpp"
@@ -63,6 +64,8 @@ class Parameters {
   /// Of the newest update of all slices; nothing before it, and for a rule without trust ratios.
   /// Waits for the device.
   virtual std::optional<optim::TrustRatios> trust_ratios() const { return std::nullopt; }
+  /// The same by slice of the arena, 0 for one that is not adaptive. Only on CPUs.
+  virtual std::vector<double> trust_by_slice() const { return {}; }
 
   /// Adds the weights of the frozen part of `network`, whose other part these are of.
   void add_frozen(const nn::Network& network, std::unique_ptr<Parameters> frozen);

@@ -92,6 +92,9 @@ struct ProgramSpec {
   /// Micro-batches in flight: how many may have run forward before their backward. What a
   /// micro-batch keeps in between takes memory in each slot; the rest is shared.
   std::size_t slots = 1;
+  /// Micro-batches of this program are in flight together with those of another one for other rows:
+  /// what it keeps shares no memory with that.
+  bool own_memory = false;
 };
 
 /// The two numbers a and b of a channel by which its values v enter the network: as v * a + b where

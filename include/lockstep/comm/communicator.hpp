@@ -26,7 +26,8 @@ namespace lockstep::comm {
 /// has not ended is at the front of the streams of all its ranks, so none waits for ever. (Kernels
 /// of two NCCL communicators that run at once, in different orders on two ranks, would; and over
 /// MPI and TCP, two ranks find by this order which messages belong together.) A send is a
-/// collective of two ranks; what together() holds counts as one.
+/// collective of two ranks; what together() holds counts as one. Each channel() has a separate
+/// order.
 ///
 /// For a group of one, and for no elements, a verb does nothing. Throws Error naming the verb's
 /// `name` for a root or peer outside of the group, a count that the group cannot share equally, a
@@ -48,6 +49,11 @@ class Communicator {
   /// negative.
   virtual std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
                                               std::string_view name) = 0;
+  /// The same group once more, for messages that have no order against those of other
+  /// communicators: it has its own network stream, in which only its own launch order counts, and
+  /// which its own progress() advances. Waits; collective over the world. `name` is its name in
+  /// errors. Throws InputError where the transport has none.
+  virtual std::unique_ptr<Communicator> channel(std::string_view name);
   /// Every rank gets the sum (or maximum) of the ranks' data, in the same bits. Integers wrap
   /// around. On the host, sums of f16 and bf16 add in float and round once (over two levels, once
   /// on each); NCCL rounds as it likes.

@@ -56,6 +56,9 @@ class Transport {
   /// before they are expected; and memory that a message still leaves from may be expected into,
   /// where what comes answers this message. If not, they stay in their sender's memory until then.
   virtual bool copies() const = 0;
+  /// One more between the same ranks: messages of the two never meet. Collective; `deadline` is
+  /// polled until all have come.
+  virtual std::unique_ptr<Transport> make_other(WaitDeadline& deadline) = 0;
 };
 
 /// The deadline of a wait that begins now. `phase` is what errors call it.

@@ -41,6 +41,10 @@ enum class Wire { fp32, bf16, fp16, int8 };
 /// Who trains together between two agreements on the weights.
 enum class SyncGroup { node, rank };
 
+/// In which order the stages of a network run the micro-batches of a step: all forwards, then all
+/// backwards; or a backward as soon as there is one, so that fewer are in memory at once.
+enum class PipelineOrder { gpipe, one_f_one_b };
+
 /// The last layer of a run that begins with a file's weights: the file's, or a new one; automatic:
 /// the file's where it tells the data set's classes apart.
 enum class HeadChoice { automatic, keep, fresh };
@@ -67,6 +71,12 @@ template <>
 struct Choices<config::SyncGroup> {
   using enum config::SyncGroup;
   static constexpr Choice<config::SyncGroup> all[] = {{node, "node"}, {rank, "rank"}};
+};
+
+template <>
+struct Choices<config::PipelineOrder> {
+  using enum config::PipelineOrder;
+  static constexpr Choice<config::PipelineOrder> all[] = {{gpipe, "gpipe"}, {one_f_one_b, "1f1b"}};
 };
 
 template <>

@@ -28,6 +28,9 @@ constexpr std::size_t most_batch_rows = 1 << 24;
 /// The most shards that a batch may have.
 constexpr std::size_t most_shards = 1 << 16;
 
+/// The most stages that a network may be cut into.
+constexpr std::size_t most_stages = 1 << 10;
+
 /// The whole configuration of a training run, as one plain struct. Each field is one key of the
 /// command line and of the TOML file; config_keys() lists them with their help. 0 or "" means "not
 /// given" where the key's help says so; resolve() then decides.
@@ -39,6 +42,8 @@ struct Config {
   std::size_t accumulate = 1;
   std::size_t shards = 0;  ///< 0: each rank's batch is one
   std::size_t lanes = 0;
+  std::size_t stages = 1;  ///< of the network, each on another rank
+  PipelineOrder pipeline = PipelineOrder::one_f_one_b;
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
   Switch fuse_norms = Switch::automatic;
@@ -226,11 +231,18 @@ std::string to_toml(const Config& config);
 /// The same, of the keys whose values differ from those of `other`.
 std::string to_toml_where_other(const Config& config, const Config& other);
 
-/// Fills in what was left open, now that the number of replicas is known, and checks every range
+/// How many replicas train, where each is as many ranks as there are stages. Throws InputError
+/// where the ranks cannot be shared so.
+int replicas_of(const Config& config, int ranks);
+
+/// Throws InputError, beginning with what has no stages, where there are some.
+void require_one_stage(const Config& config, std::string_view what);
+
+/// Fills in what was left open, now that the number of ranks is known, and checks every range
 /// and combination. Afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from
 /// batch and replicas, so that the saved configuration fits any number), `out` is set and lr is
 /// final. Throws InputError naming the keys, the values and what would be right.
-void resolve(Config& config, int replicas);
+void resolve(Config& config, int ranks);
 
 /// Into how many equal parts a batch is cut before each is trained on: its shards, or the ranks'.
 inline std::size_t sharers(const Config& config, int replicas) {

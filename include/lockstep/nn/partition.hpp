@@ -18,6 +18,18 @@ std::vector<std::size_t> cut_points(const Network& network);
 /// their names. Throws Error naming a node that is not a cut point.
 std::vector<Network> split(const Network& network, const std::vector<std::size_t>& cuts);
 
+/// The cut points at which residual blocks end, past the frozen layers: the first stage then has
+/// all of these, and some that learn. A stage between two of them has a block or more, or the head.
+std::vector<std::size_t> block_ends(const Network& network);
+
+/// Operations of a training step in the nodes from `first` on, before `last`.
+double training_operations(const Network& network, std::size_t first, std::size_t last);
+
+/// Cuts into `stages` parts at block ends so that the largest part has as few operations as it can;
+/// of several such cuts the one that comes first. Throws InputError naming the largest number of
+/// stages where there are more.
+std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stages);
+
 /// Which layers keep their weights in a training: none, or those from the first one up to this one.
 /// backbone: all but the head, which is what follows the last residual block.
 enum class Freeze { none, conv1, layer1, layer2, layer3, backbone };

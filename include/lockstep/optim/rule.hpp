@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -28,6 +31,15 @@ inline bool has_second_moments(const Formula& formula) {
 struct TrustRatios {
   float smallest = 0, median = 0, largest = 0;
 };
+
+/// Of these ratios by slice, of which 0 stands for none; nothing where there is none.
+inline std::optional<TrustRatios> spread_of(std::vector<double> ratios) {
+  std::erase(ratios, 0);
+  if (ratios.empty()) return std::nullopt;
+  std::sort(ratios.begin(), ratios.end());
+  const auto at = [&](std::size_t i) { return static_cast<float>(ratios[i]); };
+  return TrustRatios{at(0), at((ratios.size() - 1) / 2), at(ratios.size() - 1)};
+}
 
 /// How the optimizer changes weights. Weight decay is per slice because biases and batch norm may
 /// be exempt.

@@ -78,6 +78,10 @@ class Evaluator {
   /// is not used.
   Evaluator(const EvaluatorSpec& spec, device::Device& device, infer::Classifier& model,
             comm::Control& control, const data::DataSet& rows);
+  /// Of a rank that has no part of the rows, and only meets the others. `spec` is that of a rank
+  /// that has one.
+  Evaluator(const EvaluatorSpec& spec, device::Device& device, comm::Control& control,
+            const data::DataSet& rows);
   /// Collective. All ranks get the same result, but `confusion`. They meet after every batch, so
   /// that the deadline applies to one batch and not to the data set. with_confusion: also fills
   /// `confusion`, with at most one entry a row.
@@ -93,7 +97,7 @@ class Evaluator {
   comm::Control& control_;
   const data::DataSet& rows_;
   std::unique_ptr<infer::Classifier> own_;  ///< what model_ is, unless it was given
-  infer::Classifier& model_;
+  infer::Classifier* model_;                ///< null: it has no part of the rows
 };
 
 }  // namespace lockstep::train

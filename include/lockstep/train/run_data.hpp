@@ -33,7 +33,9 @@ struct DataChoices {
 };
 
 /// The rows of one run: its training and validation set, the order in which this replica reads
-/// them, and the loader that delivers them as batches. Every rank has one and makes the same calls.
+/// them, and the loader that delivers them as batches. Every rank has one and makes the same calls;
+/// of a replica's ranks, that of the first stage has the loader, and the others' batches say only
+/// how many rows there are.
 /// Methods throw InputError as the data set and the loader do.
 /// **Thread safety:** none; the main thread uses it. The loader's threads are inside.
 class RunData {
@@ -79,9 +81,9 @@ class RunData {
   std::optional<NextBatch> look_ahead(std::uint64_t batch);
   /// A text for each broken row that the loader replaced in a batch that it lent.
   std::vector<std::string> bad_rows(const data::Batch& batch) const;
-  void release(const data::Batch& batch) { loader_->release(batch); }
+  void release(const data::Batch& batch);
   /// The memory of the loader's batches.
-  std::vector<std::span<const std::byte>> loader_memory() const { return loader_->memory(); }
+  std::vector<std::span<const std::byte>> loader_memory() const;
 
  private:
   void require_effects_fit() const;
@@ -102,7 +104,7 @@ class RunData {
   std::optional<data::Sampler> sampler_;
   std::vector<float> loss_weights_;
   std::size_t measured_workers_ = 0;         ///< 0: not measured
-  std::optional<data::Loader> loader_;       ///< empty when no step is left
+  std::optional<data::Loader> loader_;       ///< empty when no step is left, and in later stages
   std::optional<data::Batch> looked_ahead_;  ///< lent already, being copied to the device
 };
 

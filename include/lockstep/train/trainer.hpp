@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
@@ -40,14 +41,17 @@ struct TrainerSpec {
   reduce::GossipSpec gossip = {};
   reduce::PowerSgdSpec power_sgd = {};
   reduce::MakeExchange make_exchange = reduce::make_exchange;  ///< tests have others
-  std::size_t shards = 0;      ///< of a batch: each is a micro-batch; 0: `program` says how large
-  std::size_t norm_ranks = 1;  ///< consecutive replicas that share batch norm's statistics
+  std::size_t shards = 0;  ///< of a batch: each is a micro-batch; 0: `program` says how large
+  std::size_t micro_batches = 1;  ///< of a step on each rank, at most; with shards not used
+  std::size_t norm_ranks = 1;     ///< consecutive replicas that share batch norm's statistics
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
   /// Record the device's work of a step whose micro-batches are all full, and repeat it.
   bool graph = false;
 };
 
+class Pipeline;
+struct StagePiece;
 class StepLaps;
 
 /// One rank's part of a step.
@@ -77,7 +81,9 @@ struct NextBatch {
 constexpr std::uint32_t most_skipped_steps = 50;
 
 /// Runs synchronous training steps with the backend, the replicas and the optimizer's rule. A step
-/// does, for each micro-batch: load, forward, backward. In the last micro-batch it hands each
+/// is a list of pieces (Pipeline::pieces()): of one rank, for each micro-batch, forward and
+/// backward; of a stage, also what it takes from its neighbours and gives them. In the last
+/// micro-batch it hands each
 /// gradient slice to the exchange as soon as the slice is final, so that communication overlaps the
 /// rest of backward. Then it waits for one bucket after the other and updates what the exchange
 /// releases: all at once, with a loss scale or clip_norm. Last come the running statistics and the
@@ -91,10 +97,12 @@ constexpr std::uint32_t most_skipped_steps = 50;
 class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. `replicas`: this rank's
-  /// group of those that share each batch, which may be any ranks. The references must outlive the
-  /// trainer. Throws InputError as Backend::require_fit() and backend::make_norm_span() do, and for
-  /// `graph` as Device::make_repeater() does.
-  Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas);
+  /// group of those that share each batch, which may be any ranks. `pipeline`: of whose stage
+  /// `spec.network` is; null: the network is whole. All of them must outlive the trainer. Throws
+  /// InputError as Backend::require_fit() and backend::make_norm_span() do, and for `graph` as
+  /// Device::make_repeater() does.
+  Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Communicator& replicas,
+          Pipeline* pipeline = nullptr);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -143,8 +151,13 @@ class Trainer {
   backend::Program& program_for(std::size_t rows);
   std::size_t sharers() const;  ///< of each batch: its shards, or the replicas
   std::vector<MicroBatch> plan(std::size_t global_rows) const;
-  void run_micro_batch(const data::Batch& batch, const std::vector<MicroBatch>& parts,
-                       std::size_t index, optim::StepScalars scalars);
+  void run_turn(const data::Batch& batch, const std::vector<MicroBatch>& parts,
+                std::span<const StagePiece> turn, optim::StepScalars scalars);
+  void run_backward(backend::Program& program, const StagePiece& piece, bool last);
+  void run(const backend::Tape& tape, bool last);
+  void wait_meanwhile();
+  void clip();
+  std::optional<optim::TrustRatios> trust_of_stages() const;
   bool all_full(const std::vector<MicroBatch>& parts) const;
   void contribute_nothing(bool last);
   void put_aside();
@@ -157,6 +170,8 @@ class Trainer {
   TrainerSpec spec_;
   backend::Backend& backend_;
   comm::Communicator& replicas_;
+  std::unique_ptr<Pipeline> alone_;  ///< of a network that is whole
+  Pipeline& pipeline_;
   std::unique_ptr<backend::NormSpan> norm_span_;  ///< null: each replica has its own statistics
   std::unique_ptr<backend::Parameters> parameters_;
   optim::UpdateRule rule_;
@@ -167,6 +182,7 @@ class Trainer {
   struct Launched {
     std::unique_ptr<device::Event> end;
     std::vector<backend::ReadFigures> figures;  ///< of its shards, or one of all micro-batches
+    std::optional<optim::TrustRatios> trust;    ///< of all stages, where there are several
   };
   std::vector<backend::ReadFigures> figures_;  ///< of this step, so far
   std::deque<Launched> launched_;

@@ -37,7 +37,9 @@ void tell(const study::WhatIf& what_if) {
 
 config::Config training_of(const DoctorOptions& options) {
   options.run.refuse_those_of_runs("doctor makes steps that are thrown away, and writes nothing");
-  return options.run.config();
+  config::Config training = options.run.config();
+  config::require_one_stage(training, "doctor examines steps");
+  return training;
 }
 
 void check_options(const DoctorOptions& options, const Supposed& supposed) {

@@ -101,7 +101,7 @@ bool HostNetwork::waits(const Use& use, std::uint64_t number) const {
 }
 
 std::string HostNetwork::phase(std::string_view name, std::string_view group) const {
-  return (step > 0 ? fmt::format("step {}, ", step) : "") + phase_in(group, name);
+  return (*step > 0 ? fmt::format("step {}, ", *step) : "") + phase_in(group, name);
 }
 
 namespace {

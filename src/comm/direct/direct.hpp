@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "comm/combine.hpp"
@@ -26,7 +27,9 @@ class HostNetwork {
  public:
   using Start = std::function<std::unique_ptr<device::Pending>()>;
 
-  explicit HostNetwork(const ActivityTracker& of_rank) : activity(of_rank) {}
+  explicit HostNetwork(const ActivityTracker& of_rank,
+                       std::shared_ptr<std::uint64_t> counted = std::make_shared<std::uint64_t>())
+      : step(std::move(counted)), activity(of_rank) {}
   device::HostStream& stream() { return stream_; }
   /// Puts an operation into the stream. `start` is called when the earlier operations on `data`
   /// have finished: now, or when the stream advances this one, which is the earliest without
@@ -39,7 +42,8 @@ class HostNetwork {
   /// the world.
   std::string phase(std::string_view name, std::string_view group) const;
 
-  std::uint64_t step = 0;          ///< that errors name; 0 before the first one
+  /// That errors name; 0 before the first one. Channels have that of the communicator they are of.
+  const std::shared_ptr<std::uint64_t> step;
   const ActivityTracker activity;  ///< an operation that has moved something notes that there
 
  private:
@@ -77,9 +81,11 @@ Elements equal_chunk(const Elements& data, int rank, int world);
 /// The messages of a chunk, in order. They fit in a block, and so does their sum in float.
 std::vector<Elements> pieces_of(const Elements& chunk);
 
-/// What all groups of a rank share.
+/// What all groups of a rank share; a channel has another one.
 struct DirectHub {
-  explicit DirectHub(const ActivityTracker& activity) : network(activity) {}
+  template <class... Network>
+  explicit DirectHub(std::size_t world, const Network&... of_network)
+      : collectives(world), sends(world), receives(world), network(of_network...) {}
   std::unique_ptr<Transport> transport;
   MakeDeadline deadline;
   Staging staging;

@@ -27,9 +27,10 @@ class DirectCommunicator final : public Communicator {
   int rank() const override { return group_->rank; }
   int world() const override { return group_->world(); }
   device::Stream& network() override { return hub_->network.stream(); }
-  void begin_step(std::uint64_t step) override { hub_->network.step = step; }
+  void begin_step(std::uint64_t step) override { *hub_->network.step = step; }
   std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
                                       std::string_view name) override;
+  std::unique_ptr<Communicator> channel(std::string_view name) override;
 
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
@@ -142,19 +143,39 @@ std::unique_ptr<Communicator> DirectCommunicator::split(std::optional<int> colou
   return std::make_unique<DirectCommunicator>(hub_, std::move(group));
 }
 
+std::unique_ptr<Communicator> DirectCommunicator::channel(std::string_view name) {
+  auto hub =
+      std::make_shared<DirectHub>(hub_->sends.size(), hub_->network.activity, hub_->network.step);
+  hub->deadline = hub_->deadline;
+  if (hub_->transport) {
+    std::vector<int> others = group_->members;
+    std::erase(others, in_world(rank()));
+    std::ranges::sort(others);
+    const auto deadline = hub_->deadline(fmt::format("the channel {}", name),
+                                         [others = std::move(others)] { return others; });
+    hub->transport = hub_->transport->make_other(*deadline);
+  }
+  DirectGroup group = *group_;
+  group.hub = hub.get();
+  group.name = name;
+  return std::make_unique<DirectCommunicator>(std::move(hub), std::move(group));
+}
+
 }  // namespace
+
+std::unique_ptr<Communicator> Communicator::channel(std::string_view name) {
+  throw InputError(fmt::format("{}: channels are between ranks that compute on CPUs", name));
+}
 
 std::unique_ptr<Communicator> make_direct_communicator(std::unique_ptr<Transport> transport,
                                                        MakeDeadline deadline, int rank, int world,
                                                        const ActivityTracker& activity) {
-  auto hub = std::make_shared<DirectHub>(activity);
+  auto hub = std::make_shared<DirectHub>(static_cast<std::size_t>(world), activity);
   hub->transport = std::move(transport);
   hub->deadline = std::move(deadline);
   DirectGroup group{.hub = hub.get(), .name = {}, .rank = rank};
   group.members.resize(static_cast<std::size_t>(world));
   std::iota(group.members.begin(), group.members.end(), 0);
-  for (auto* counts : {&hub->collectives, &hub->sends, &hub->receives})
-    counts->resize(group.members.size());
   return std::make_unique<DirectCommunicator>(std::move(hub), std::move(group));
 }
 

@@ -13,6 +13,7 @@ bool is_fp16(const C& c) { return c.precision == backend::Precision::fp16; }
 bool computes(const C& c) { return c.backend != BackendChoice::clock; }
 bool has_init(const C& c) { return !c.init.empty(); }
 bool has_shards(const C& c) { return c.shards > 0; }
+bool has_stages(const C& c) { return c.stages > 1; }
 bool is_tuned(const C& c) {
   return c.tune == Switch::on ||
          (c.tune == Switch::automatic && may_use_gpus(c) && !c.deterministic);
@@ -56,6 +57,22 @@ std::vector<ConfigKey> run_keys() {
           .within(0, most_threads)
           .or_auto()
           .needs("shards", has_shards)
+          .of_pace(),
+      key("stages", &C::stages,
+          "on CPUs: cut the network into that many stages, each on another rank, which pass the "
+          "micro-batches of accumulate on; a replica is that many ranks and gives the bits of one "
+          "rank that accumulates as many; for networks whose weights are too large for a rank")
+          .within(1, most_stages)
+          .bookkeeping()
+          .between_ranks()
+          .of_pace(),
+      key("pipeline", &C::pipeline,
+          "with stages: gpipe runs all micro-batches forward, then all backward; 1f1b each "
+          "backward "
+          "as soon as it can, and keeps fewer in memory; the bits are the same")
+          .needs("stages", has_stages)
+          .bookkeeping()
+          .between_ranks()
           .of_pace(),
       key("precision", &C::precision, "arithmetic of the convolutions").usual(),
       key("deterministic", &C::deterministic,

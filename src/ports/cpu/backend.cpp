@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <deque>
+#include <numeric>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/host_stream.hpp"
@@ -81,7 +83,7 @@ class CpuBackend final : public backend::Backend {
     const bool by_winograd = spec.winograd.mode != backend::Winograd::Mode::never;
     if (by_winograd && offers_winograd(spec.precision)) winograd_ = to_string(spec.winograd);
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
-                                        team_, spec.frozen ? frozen_block_ : block_, chunk_bytes_);
+                                        team_, block_of(spec), chunk_bytes_);
   }
 
   void update(backend::Parameters& parameters, const optim::UpdateRule& rule,
@@ -92,8 +94,15 @@ class CpuBackend final : public backend::Backend {
   std::vector<double> norms(const backend::Parameters& parameters, backend::Part part) override {
     return cpu::norms(static_cast<const CpuParameters&>(parameters), part, team_);
   }
+  std::vector<double> gradient_squares(const backend::Parameters& parameters) override {
+    return cpu::gradient_squares(static_cast<const CpuParameters&>(parameters), team_);
+  }
+  void clip_by_norm(backend::Parameters& parameters, float limit, double norm) override {
+    cpu::clip_gradients(static_cast<CpuParameters&>(parameters), limit, norm, team_);
+  }
   void clip_gradients(backend::Parameters& parameters, float limit) override {
-    cpu::clip_gradients(static_cast<CpuParameters&>(parameters), limit, team_);
+    const std::vector<double> squares = gradient_squares(parameters);
+    clip_by_norm(parameters, limit, std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.)));
   }
   void update_average(backend::Parameters& parameters, float share) override {
     cpu::update_average(static_cast<CpuParameters&>(parameters), share, team_);
@@ -104,13 +113,20 @@ class CpuBackend final : public backend::Backend {
   void release_idle_memory() override {
     block_.discard();
     frozen_block_.discard();
+    for (SharedBlock& block : own_blocks_) block.discard();
   }
 
  private:
+  SharedBlock& block_of(const backend::ProgramSpec& spec) {
+    if (spec.own_memory && !spec.frozen) return own_blocks_.emplace_back();
+    return spec.frozen ? frozen_block_ : block_;
+  }
+
   CpuDevice device_;
   Team team_;
   CpuVectors vectors_{team_};
   SharedBlock block_, frozen_block_;
+  std::deque<SharedBlock> own_blocks_;  ///< of programs that share none; in place, for these
   std::size_t chunk_bytes_;
   std::string winograd_;  // the choice of the last program; empty: none
 };

@@ -90,12 +90,7 @@ void CpuParameters::start_second_moments() {
 }
 
 std::optional<optim::TrustRatios> CpuParameters::trust_ratios() const {
-  std::vector<float> ratios;
-  std::copy_if(trust_.begin(), trust_.end(), std::back_inserter(ratios),
-               [](float ratio) { return ratio != 0; });
-  if (ratios.empty()) return std::nullopt;
-  std::sort(ratios.begin(), ratios.end());
-  return optim::TrustRatios{ratios.front(), ratios[(ratios.size() - 1) / 2], ratios.back()};
+  return optim::spread_of(trust_by_slice());
 }
 
 float* CpuParameters::room(std::size_t floats) {

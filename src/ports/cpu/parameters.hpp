@@ -67,6 +67,7 @@ class CpuParameters final : public backend::Parameters {
   double clipped_norm() const override { return clipped_norm_; }
   void set_clipped_norm(double norm) { clipped_norm_ = norm; }
   std::optional<optim::TrustRatios> trust_ratios() const override;
+  std::vector<double> trust_by_slice() const override { return {trust_.begin(), trust_.end()}; }
   /// By slice; 0 for one that is not adaptive.
   void set_trust(std::size_t slice, float ratio) { trust_.at(slice) = ratio; }
   /// Memory for an update, of at least that many floats; the next call may use it again.

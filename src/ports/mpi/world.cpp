@@ -142,6 +142,9 @@ class MpiTransport final : public comm::Transport {
     return message;
   }
   bool copies() const override { return false; }
+  std::unique_ptr<comm::Transport> make_other(comm::WaitDeadline& deadline) override {
+    return std::make_unique<MpiTransport>(duplicate(comm_, [&] { deadline.poll(); }));
+  }
 
  private:
   static int in_mpi(comm::MessageTag tag) {

@@ -40,7 +40,7 @@ Examination::Examination(train::PreparedRun& run, comm::Control& control, const 
   loading_.epochs = 1 << 20;
   loader_ = std::make_unique<data::Loader>(run.data().training(), loading_, run.backend().device());
   trainer_ = std::make_unique<train::Trainer>(run.trainer_spec(), run.backend(), run.reducing());
-  train::require_same_form(trainer_->parameters(), run.backend(), control);
+  train::require_same_form(trainer_->parameters(), run.backend(), run.pipeline(), control);
   rows_ = resident(run.config().batch);
   diagnosis_.batch = run.config().batch;
   diagnosis_.steps_per_epoch = run.data().steps_per_epoch();

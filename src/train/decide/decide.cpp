@@ -72,9 +72,10 @@ Decided decide(const StartSetting& setting) {
        .replicas = static_cast<int>(config::sharers(spec.config, spec.grid.replicas.count)),
        .most = trainer.program.batch},
       spec.config);
+  const comm::Nodes one_node;  // of a stage, whose ranks are some of each node's
   const ReductionSetting reduction{.flat = setting.communicator,
                                    .control = setting.control,
-                                   .nodes = spec.nodes,
+                                   .nodes = config.stages > 1 ? one_node : spec.nodes,
                                    .on_host = setting.backend.name() != "cuda",
                                    .resume = setting.resume};
   auto [all_reduce, two_level] = choose_all_reduce(asked, reduction);

@@ -275,7 +275,7 @@ std::vector<std::string> judge_resume(const ResumePoint& point, const config::Co
     changes.push_back(fmt::format("backend ({}, now {})", header.backend, conditions.backend));
   if (header.build != conditions.build)
     changes.push_back(fmt::format("build ({}, now {})", header.build, conditions.build));
-  if (!both_shards && header.world != static_cast<std::uint64_t>(conditions.world))
+  if (!both_shards && header.replicas != static_cast<std::uint64_t>(conditions.replicas))
     changes.push_back(fmt::format("ranks ({}, now {})", header.world, conditions.world));
   const std::string moved = both_shards ? "" : changed_placement(header, before, now, conditions);
   if (!moved.empty()) changes.push_back(moved);

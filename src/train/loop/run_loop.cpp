@@ -54,6 +54,7 @@ RunLoop::RunLoop(const RunParts& parts, const model::Progress& progress)
       data_(parts.data),
       trainer_(parts.trainer),
       ledger_(parts.ledger),
+      whole_(parts.whole),
       steps_per_epoch_(data_.steps_per_epoch()),
       schedule_(make_schedule(config_, steps_per_epoch_)),
       score_(score_kind(data_.input().task, config_.eval.best)),
@@ -257,7 +258,7 @@ bool RunLoop::validate(observe::EpochRecord& record) {
 /// Empty if the ranks agreed to stop.
 std::optional<observe::Validation> RunLoop::evaluate() {
   control_.activity.enter(comm::Phase::evaluation);
-  const Evaluation result = evaluator().evaluate();
+  const Evaluation result = whole_.pipeline.is_whole() ? evaluator().evaluate() : evaluate_stages();
   if (result.stopped) return std::nullopt;
   if (!std::isfinite(result.mean.loss))
     throw Error(
@@ -271,10 +272,25 @@ std::optional<observe::Validation> RunLoop::evaluate() {
 /// Compiled when first needed.
 Evaluator& RunLoop::evaluator() {
   if (evaluator_) return *evaluator_;
+  return evaluator_.emplace(evaluator_spec(), backend_, trainer_.parameters(), control_,
+                            *data_.validation());
+}
+
+/// By the first stages, which get the weights of all others for it. Their memory is free again
+/// afterwards.
+Evaluation RunLoop::evaluate_stages() {
+  EvaluatorSpec spec = evaluator_spec();
+  const auto whole = gather_whole(whole_, trainer_.parameters(), Gathered::weights);
+  if (!whole) return Evaluator(spec, backend_.device(), control_, *data_.validation()).evaluate();
+  return Evaluator(spec, backend_, *whole, control_, *data_.validation()).evaluate();
+}
+
+EvaluatorSpec RunLoop::evaluator_spec() const {
   EvaluatorSpec spec;
-  spec.network = trainer_.network();
+  spec.network = whole_.network;
   // Normalised like the training images, whatever the validation set says.
   spec.program = trainer_.program_spec();
+  spec.program.slots = 1;
   if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
   spec.augment = data_.validation_augment();
   spec.replicas = spec_.grid.replicas;
@@ -282,7 +298,7 @@ Evaluator& RunLoop::evaluator() {
   spec.workers = data_.loader_threads();
   spec.bind_worker = spec_.bind_worker;
   spec.stop = [this] { return wants_stop(); };
-  return evaluator_.emplace(spec, backend_, trainer_.parameters(), control_, *data_.validation());
+  return spec;
 }
 
 void RunLoop::record_epoch(const observe::EpochRecord& record) {
@@ -311,7 +327,7 @@ void RunLoop::save(KeptAs as) {
   control_.activity.enter(comm::Phase::checkpoint);
   model::CheckpointHeader header;
   header.progress = progress_;
-  header.network = model::network_text(trainer_.network());
+  header.network = model::network_text(whole_.network);
   header.preparation = infer::preparation(config_, data_.input());
   header.backend = backend_.description();
   header.build = build_id();
@@ -328,7 +344,12 @@ void RunLoop::save(KeptAs as) {
   if (is_root() && config_.memory_limit > 0 && files_.copies() == 0) backend_.release_idle_memory();
   {
     const reduce::Settled settled(trainer_.exchange());
-    files_.begin_save(as, std::move(header), trainer_.parameters(), std::move(parts));
+    // Rank 0 writes, and is in the first replica.
+    const bool gathers = !whole_.pipeline.is_whole() && spec_.grid.replicas.index == 0;
+    const auto whole =
+        gathers ? gather_whole(whole_, trainer_.parameters(), Gathered::state) : nullptr;
+    files_.begin_save(as, std::move(header), whole ? *whole : trainer_.parameters(),
+                      std::move(parts));
   }
   trainer_.exchange().save(control_, [this](std::string_view bytes) { files_.add_to_save(bytes); });
   files_.end_save(began_s);

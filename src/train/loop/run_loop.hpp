@@ -19,6 +19,7 @@
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
 #include "train/loop/ledger.hpp"
+#include "train/pipeline/pipeline.hpp"
 
 namespace lockstep::train {
 
@@ -33,6 +34,7 @@ struct RunParts {
   RunData& data;
   Trainer& trainer;
   Ledger& ledger;
+  const Whole& whole;
 };
 
 /// The loop over epochs and steps, with validation, checkpoints and metrics, from one place of the
@@ -94,6 +96,8 @@ class RunLoop {
   observe::EpochRecord epoch_record();
   std::optional<observe::RanksRecord> record_ranks();
   Evaluator& evaluator();
+  EvaluatorSpec evaluator_spec() const;
+  Evaluation evaluate_stages();
   void record_epoch(const observe::EpochRecord& record);
   void begin_next_epoch();
 
@@ -127,6 +131,7 @@ class RunLoop {
   RunData& data_;
   Trainer& trainer_;
   Ledger& ledger_;
+  const Whole& whole_;
 
   const std::uint64_t steps_per_epoch_;
   const optim::ScheduleSpec schedule_;

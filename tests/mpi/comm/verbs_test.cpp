@@ -40,6 +40,10 @@ TEST_CASE("messages keep their order, and exchanges do not block", "[mpi][verbs]
   require_none(fault_of_messages);
 }
 
+TEST_CASE("messages of a channel wait for no other ones", "[mpi][verbs][channels]") {
+  require_none(fault_of_channels);
+}
+
 TEST_CASE("sums of 16 bits add in float and round once", "[mpi][verbs]") {
   require_none(fault_of_rounding);
 }

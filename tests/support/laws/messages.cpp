@@ -39,6 +39,42 @@ std::string fault_of_messages(Communicator& world, Memory& memory) {
   return chain.fault("chain", fill(0, 0));
 }
 
+std::string fault_of_channels(Communicator& world, Memory& memory) {
+  constexpr int messages = 9;
+  const int ranks = world.world(), rank = world.rank();
+  const auto down = world.channel("down"), up = world.channel("up");
+  const auto fill = [](int way, int message) {
+    return [way, message](std::size_t i) { return small(way + 3 * message, i); };
+  };
+  std::vector<Array> from_above, from_below;
+  const bool first = rank == 0, last = rank + 1 == ranks;
+  for (int m = 0; m < messages; ++m) {
+    const std::size_t count = m % 2 == 0 ? 70001 : 5;
+    from_above.emplace_back(memory, ElementType::i32, count, fill(0, first ? m : messages));
+    from_below.emplace_back(memory, ElementType::i32, count, fill(1, last ? m : messages));
+  }
+  // What comes up is asked for first, and comes last.
+  if (!last)
+    for (const Array& one : from_below) up->receive(one.all(), rank + 1, "up", up->network());
+  const Array sum(memory, ElementType::i32, 70001, [](std::size_t) { return 1; });
+  world.all_reduce(sum.all(), Reduction::sum, "sum", world.network());
+  world.network().synchronize();
+  for (const Array& one : from_above) {
+    if (!first) down->receive(one.all(), rank - 1, "down", down->network());
+    if (!last) down->send(one.all(), rank + 1, "down", down->network());
+  }
+  down->network().synchronize();
+  if (!first)
+    for (const Array& one : from_below) up->send(one.all(), rank - 1, "up", up->network());
+  up->network().synchronize();
+  std::string fault = sum.fault("sum", [&](std::size_t) { return ranks; });
+  for (int m = 0; fault.empty() && m < messages; ++m) {
+    const auto at = static_cast<std::size_t>(m);
+    fault = from_above[at].fault("down", fill(0, m)) + from_below[at].fault("up", fill(1, m));
+  }
+  return fault;
+}
+
 std::string fault_of_rounding(Communicator& world, Memory& memory) {
   const int ranks = world.world();
   for (const auto& [type, first] :

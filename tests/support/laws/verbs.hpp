@@ -40,6 +40,10 @@ std::string fault_of_groups_together(comm::Communicator& world, Memory& memory);
 /// not wait for each other.
 std::string fault_of_messages(comm::Communicator& world, Memory& memory);
 
+/// Channels have no order against each other: receives that were put in early hold up no sum and no
+/// message of another one, however many they are.
+std::string fault_of_channels(comm::Communicator& world, Memory& memory);
+
 /// Sums of 16 bits add in float and round once (on the host).
 std::string fault_of_rounding(comm::Communicator& world, Memory& memory);
 

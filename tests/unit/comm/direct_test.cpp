@@ -54,6 +54,10 @@ TEST_CASE("over queues messages keep their order, and exchanges do not block", "
   require_none(fault_of_messages);
 }
 
+TEST_CASE("over queues messages of a channel wait for no other ones", "[direct][verbs][channels]") {
+  require_none(fault_of_channels);
+}
+
 TEST_CASE("over queues sums of 16 bits add in float and round once", "[direct][verbs]") {
   require_none(fault_of_rounding);
 }

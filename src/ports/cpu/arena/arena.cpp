@@ -70,14 +70,15 @@ std::vector<double> norms(const CpuParameters& parameters, backend::Part part, T
   return found;
 }
 
-void clip_gradients(CpuParameters& parameters, float limit, Team& team) {
+std::vector<double> gradient_squares(const CpuParameters& parameters, Team& team) {
+  return squares(parameters, backend::Part::gradients, {0, parameters.arena().learned_slices},
+                 team);
+}
+
+void clip_gradients(CpuParameters& parameters, float limit, double norm, Team& team) {
   const nn::ArenaLayout& layout = parameters.arena();
-  double sum = 0;
-  for (const double slice :
-       squares(parameters, backend::Part::gradients, {0, layout.learned_slices}, team))
-    sum += slice;
-  parameters.set_clipped_norm(std::sqrt(sum));
-  const float factor = optim::clip_factor(std::sqrt(sum), limit);
+  parameters.set_clipped_norm(norm);
+  const float factor = optim::clip_factor(norm, limit);
   if (factor == 1) return;
   each_part(layout.learned_size, team, [&](std::size_t first, std::size_t count) {
     float_kernels().scale(factor, count, parameters.at(backend::Part::gradients, first));

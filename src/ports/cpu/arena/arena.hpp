@@ -39,7 +39,9 @@ void step_filters(CpuParameters& parameters, const FilterSteps& filters, int ite
 std::vector<double> squares(const CpuParameters& parameters, backend::Part part,
                             const Slices& which, Team& team);
 std::vector<double> norms(const CpuParameters& parameters, backend::Part part, Team& team);
-void clip_gradients(CpuParameters& parameters, float limit, Team& team);
+std::vector<double> gradient_squares(const CpuParameters& parameters, Team& team);
+/// `norm`: of all gradients, also those that other parameters have.
+void clip_gradients(CpuParameters& parameters, float limit, double norm, Team& team);
 void update_average(CpuParameters& parameters, float share, Team& team);
 void swap_average(CpuParameters& parameters, Team& team);
 

@@ -69,6 +69,9 @@ class MeshTransport final : public comm::Transport {
   }
   bool progress() override { return mesh_.move(); }
   bool copies() const override { return true; }
+  std::unique_ptr<comm::Transport> make_other(comm::WaitDeadline& deadline) override {
+    return mesh_.make_transport(deadline);
+  }
 
  private:
   comm::MessageTag in_mesh(comm::MessageTag tag) const {

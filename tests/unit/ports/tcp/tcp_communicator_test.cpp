@@ -52,6 +52,10 @@ TEST_CASE("over TCP messages keep their order, and exchanges do not block", "[tc
   require_none(fault_of_messages);
 }
 
+TEST_CASE("over TCP messages of a channel wait for no other ones", "[tcp][verbs][channels]") {
+  require_none(fault_of_channels);
+}
+
 TEST_CASE("over TCP sums of 16 bits add in float and round once", "[tcp][verbs]") {
   require_none(fault_of_rounding);
 }

@@ -1,0 +1,167 @@
+#!/bin/bash
+# --stages N: a network cut over N ranks gives the bits of one rank that accumulates the same
+# micro-batches: in any order of them, whatever else is asked for, and wherever it resumes.
+# computes
+source "$(dirname "$0")/../../support/e2e.bash"
+"$LOCKSTEP" pack --from shapes --out shapes --train-rows 105 --val-rows 50 >pack.log 2>&1 ||
+  cat pack.log
+
+# Four full steps an epoch and an uneven fifth of 9 rows; micro-batches of two sizes where 24 or 9
+# rows cannot be shared evenly.
+any=("$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --batch 24
+  --data.keep-last --data.pad 4 --data.flip --eval.batch 7 --winograd false
+  --threads 1 --checkpoint.every-steps 4 --audit.every-steps 1)
+usual=(--epochs 1 --optim.lr 0.05)
+newest() { compgen -G "$1/checkpoints/step-*.h5" | sort | tail -n 1; }
+
+# ---- the bits of one rank ------------------------------------------------------------------------
+# stages_like ONE RANKS OPTION...: a run of that many ranks ends as the run ONE did.
+stages_like() {
+  local out
+  out=like-$((++likes))
+  run ranks "$2" "${any[@]}" "${@:3}" --out "$out"
+  ((status == 0)) && same_run "$1" "$out"
+}
+likes=0
+
+cases=('1 2 gpipe' '2 4 1f1b' '4 3 gpipe' '7 2 1f1b' '7 4 1f1b' '8 3 gpipe')
+if nightly; then
+  cases=()
+  for m in 1 2 4 7 8; do
+    for n in 2 3 4; do cases+=("$m $n gpipe" "$m $n 1f1b"); done
+  done
+fi
+equal=0
+for one in "${cases[@]}"; do
+  read -r m n order <<<"$one"
+  [[ -e one-$m ]] || run ranks 1 "${any[@]}" "${usual[@]}" --accumulate "$m" --out "one-$m"
+  stages_like "one-$m" "$n" "${usual[@]}" --accumulate "$m" --stages "$n" --pipeline "$order" ||
+    break
+  ((++equal))
+done
+((equal == ${#cases[@]}))
+verdict $? 'stages give the bits of one rank: weights, momentum, statistics and metrics'
+
+run ranks 2 "${any[@]}" --accumulate 4 --stages 2 --epochs 1 \
+  --out told
+((status == 0)) && says 'batch 24 = 1 replica x 4 micro-batches x 6 rows' &&
+  says '2 stages, cut after layer[0-9.]+relu: the largest has 1\.[0-9]+ times an even share' &&
+  says '1f1b, with 2 micro-batches in memory in the first stage'
+verdict $? 'a run with stages says where it cuts'
+
+others=("${usual[@]}" --optim.rule lars --optim.ema 0.9 --optim.clip-norm 0.5 --data.mixup 0.2
+  --accumulate 4)
+run ranks 1 "${any[@]}" "${others[@]}" --out mixed
+stages_like mixed 3 "${others[@]}" --stages 3
+verdict $? 'so do LARS, clipping, an average and mixup'
+stages_like mixed 2 "${others[@]}" --stages 2 --pipeline gpipe --recompute 2
+verdict $? 'and values that backward makes again'
+
+others=(--epochs 1 --optim.rule lamb --optim.lr 0.01 --freeze layer1 --accumulate 3
+  --optim.clip-norm 1)
+run ranks 1 "${any[@]}" "${others[@]}" --out frozen
+stages_like frozen 3 "${others[@]}" --stages 3
+verdict $? 'and LAMB with frozen layers'
+
+others=(--epochs 1 --optim.rule muon --optim.lr 0.02 --accumulate 4 --data.shuffle block
+  --data.block 4)
+run ranks 1 "${any[@]}" "${others[@]}" --out muon
+stages_like muon 4 "${others[@]}" --stages 4
+verdict $? 'and Muon'
+
+if grep -q avx512_bf16 /proc/cpuinfo; then
+  run ranks 1 "${any[@]}" "${usual[@]}" --accumulate 4 --precision bf16 --out half
+  stages_like half 3 "${usual[@]}" --accumulate 4 --precision bf16 --stages 3
+  verdict $? 'and bf16'
+else
+  echo 'SKIP and bf16: this processor has no bf16'
+fi
+
+# ---- replicas ------------------------------------------------------------------------------------
+others=("${usual[@]}" --accumulate 2 --optim.clip-norm 0.5)
+run ranks 2 "${any[@]}" "${others[@]}" --out pair
+stages_like pair 4 "${others[@]}" --stages 2
+verdict $? 'two replicas of two stages give the bits of two ranks'
+
+# ---- resume --------------------------------------------------------------------------------------
+run ranks 4 "${any[@]}" "${usual[@]}" --accumulate 4 --stages 4 --out moved --stop-after 2
+run ranks 2 "$LOCKSTEP" resume moved --stages 2 --stop-after 4
+resumed=$said
+run ranks 1 "$LOCKSTEP" resume moved --stages 1 --stop-after 0
+[[ -e one-4 ]] || run ranks 1 "${any[@]}" "${usual[@]}" --accumulate 4 --out one-4
+((status == 0)) && ! grep -q 'may differ' <<<"$resumed" && same_run one-4 moved
+verdict $? 'a run moves from 4 stages to 2 and to one rank within an epoch, with the same bits'
+
+mpirun --oversubscribe --bind-to none -np 2 "${any[@]}" --accumulate 4 --stages 2 --epochs 200 \
+  --comm.deadline-s 20 --out killed >killed.log 2>&1 &
+mpirun=$!
+first_step killed.log
+until_it 900 compgen -G 'killed/checkpoints/step-*.h5' >/dev/null
+rank_pids $mpirun
+kill -KILL "${pids[1]}"
+finish killed
+((status != 0 && seconds < 30))
+verdict $? 'a stage that is killed ends the run in time'
+run ranks 1 "$LOCKSTEP" resume killed --stages 1 --epochs 200 --stop-after 60
+run ranks 1 "${any[@]}" --accumulate 4 --epochs 200 --stop-after 60 --out whole
+((status == 3)) && cmp <(tensors "$(newest killed)") <(tensors "$(newest whole)")
+verdict $? 'and the run resumes from its last checkpoint with the bits of one that was not killed'
+
+for command in eval predict; do
+  case $command in
+    eval) words=(eval told --data shapes/val) ;;
+    predict) words=(predict told --data shapes/val --out told.csv) ;;
+  esac
+  run ranks 1 "$LOCKSTEP" "${words[@]}"
+  ((status == 0)) || break
+done
+verdict $? 'its checkpoints are read by other commands'
+
+# ---- what does not fit ---------------------------------------------------------------------------
+run ranks 3 "${any[@]}" --stages 2 --out none
+((status == 2)) && [[ ! -e none ]] &&
+  says 'error: stages = 2 does not divide the number of ranks, 3: each replica'
+verdict $? 'ranks that are no replicas are an error'
+run ranks 1 "${any[@]}" --stages 2 --out none
+((status == 2)) && says 'error: stages = 2 on 1 rank: each stage needs a rank; at most 1'
+verdict $? 'and so are more stages than ranks'
+run ranks 11 "${any[@]}" --stages 11 --out none
+((status == 2)) && [[ ! -e none ]] &&
+  says 'error: stages = 11: resnet20 can be cut into at most 10 stages, at the ends of its blocks'
+verdict $? 'and more than a network has blocks'
+run ranks 2 "${any[@]}" --stages 2 --accumulate 25 --out none
+((status == 2)) && says 'batch = 24 cannot be shared: each of ranks x accumulate = 1 x 25 = 25'
+verdict $? 'and more micro-batches than rows'
+for option in '--shards 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2' \
+  '--sync.gossip' '--model-options.norm-ranks 2' '--comm.all-reduce two-level' \
+  '--recompute auto --memory-limit 4GB' '--backend clock --clock.row-ms 1'; do
+  # shellcheck disable=SC2086
+  run ranks 4 "${any[@]}" --stages 2 $option --out none
+  ((status == 2)) && [[ ! -e none ]] &&
+    says 'error: stages = 2 and .* do not fit together: .*; leave one of them out' || break
+done
+verdict $? 'what has no meaning with stages is an error, in one line each'
+run ranks 1 "${any[@]}" --pipeline gpipe --out none
+((status == 2)) && says 'pipeline = gpipe would have no effect: stages is 1'
+verdict $? 'an order of micro-batches without stages is an error'
+run ranks 2 "$LOCKSTEP" bench train --model resnet20 --stages 2 --steps 1
+((status == 2)) && says 'error: stages = 2: this is about steps, in which each rank has all layers'
+verdict $? 'a benchmark of steps has no stages'
+
+# ---- over TCP ------------------------------------------------------------------------------------
+program=$LOCKSTEP-without-mpi
+[[ -x $program ]] || { echo 'SKIP over TCP: make usual-tests links a program without MPI'; exit 0; }
+mkdir -m 700 cards
+rank() {  # rank R COMMAND...
+  env LOCKSTEP_RENDEZVOUS_DIR="$PWD/cards" SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_PROCID="$1" \
+    SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=3 SLURM_LOCALID="$1" SLURM_NODEID=0 \
+    SLURM_STEP_NUM_NODES=1 SLURM_STEP_TASKS_PER_NODE=3 "${@:2}"
+}
+tcp=("$program" "${any[@]:1}" "${usual[@]}" --accumulate 4 --stages 3 --out tcp)
+for r in 1 2; do rank $r "${tcp[@]}" >"$r.log" 2>&1 & done
+run rank 0 "${tcp[@]}"
+mine=$status
+wait
+said+=$(cat ./?.log)
+((mine == 0)) && same_run one-4 tcp
+verdict $? 'three stages over TCP give the same bits'
