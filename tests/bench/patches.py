@@ -6,10 +6,9 @@
 patches.h5: images [rows, 12, 120, 120] of uint16 from 1 to 15,596, channels first, whose bands have
 means of 22 to 2,581; labels [rows, 19] of 0 and 1, which apply to 33 % down to 0.4 % of the rows.
 The first 13 labels each say that the ratio of two bands is high, the others that one band has waves
-of one length and direction. Brightness, a smooth field and noise say nothing. Half of the rows are
-dark, as water is: a twentieth of the light. One row in 100 has a stripe without data: 0 in all
-bands. bytes.h5: the same rows in bytes, of all bands by one range, 0 to 10,000, as reflectances
-become pictures.
+of one length and direction. Brightness, a smooth field and noise say nothing. One row in 100 has a
+stripe without data: 0 in all bands. bytes.h5: the same rows in bytes, of all bands by one range, 0
+to 10,000, as reflectances become pictures.
 """
 import pathlib
 import sys
@@ -24,7 +23,6 @@ SHARES = np.geomspace(0.33, 0.004, LABELS)
 SHARES = np.concatenate([np.delete(SHARES, WAVES), SHARES[WAVES]])
 LARGEST, RANGE = 15596, 10000
 OWN = 0.25  # deviation of the logarithm of a band's own level, of which ratios are made
-DARK, DARKNESS = 0.5, 1 / 20  # the share of such rows, and of their light
 WAVE = 0.12  # height of the waves, of the band's level
 PIECE = 100
 
@@ -72,7 +70,6 @@ def smooth(random, rows):
 def piece(random, rows):
     levels, labels = labelled(random, rows)
     logs = np.log(MEANS) + random.normal(0, 0.4, (rows, 1)) + levels
-    logs += np.log(DARKNESS) * (random.random((rows, 1)) < DARK)
     images = logs.astype('f4')[:, :, None, None] + smooth(random, rows)[:, None]
     images += random.normal(0, 0.1, images.shape).astype('f4')
     y, x = np.mgrid[:SIDE, :SIDE] / SIDE

@@ -20,7 +20,7 @@ import torch_networks
 
 
 class Rows:
-    """A set in memory, in which 0 is no data; log1p of values, normalised by mean and spread."""
+    """A set in memory, normalised by its own mean and deviation, in which 0 is no data."""
 
     def __init__(self, path, statistics=None):
         with h5py.File(path) as file:
@@ -31,8 +31,8 @@ class Rows:
     @staticmethod
     def of_rows(images):
         """Of each channel, without no data."""
-        channels = [images[:, c] for c in range(images.shape[1])]
-        known = [channel[channel != 0].double().log1p() for channel in channels]
+        channels = [images[:, c].double() for c in range(images.shape[1])]
+        known = [channel[channel != 0] for channel in channels]
         return [torch.stack([form(one) for one in known]).float()[:, None, None]
                 for form in (torch.mean, torch.std)]
 
@@ -41,7 +41,7 @@ class Rows:
         parts = []
         for row, (top, left, mirrored) in zip(rows, places):
             part = self.images[row, :, top:top + side, left:left + side].float()
-            part = torch.where(part == 0, 0, (part.log1p() - self.mean) / self.deviation)
+            part = torch.where(part == 0, 0, (part - self.mean) / self.deviation)
             parts.append(part.flip(2) if mirrored else part)
         images = torch.stack(parts).to(memory_format=torch.channels_last)
         return images, self.labels[rows]

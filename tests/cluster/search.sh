@@ -45,10 +45,12 @@ id=$(submit --array=1-3 "$jobs/search.sbatch" struck --slots auto --stale-s 5)
 happens 600 side_by_side
 verdict $? 'a worker trains two trials next to each other, each in a step of its job'
 until_it 900 has_results struck 10
+# workers: the numbers of the first task's worker in this shell.
 workers() {
   local pid
   for pid in $(pgrep -f 'lockstep search run struck'); do
-    [[ $(readlink "/proc/$pid/exe") != "$LOCKSTEP" ]] || echo "$pid"
+    [[ $(readlink "/proc/$pid/exe") == "$LOCKSTEP" ]] &&
+      grep -zqx SLURM_ARRAY_TASK_ID=1 "/proc/$pid/environ" && echo "$pid"
   done
 }
 mapfile -t found < <(workers)

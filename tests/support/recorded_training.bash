@@ -11,8 +11,9 @@ while (($#)); do
   shift
 done
 mkdir -p "$out"
-mkdir "$out/held" || { echo "error: two trainings in $out"; exit 1; }
-trap 'rmdir "$out/held" 2>/dev/null; exit ${status:-3}' EXIT TERM USR1
+exec 9>>"$out/.lock"
+flock -w 1 9 || { echo "error: two trainings in $out"; exit 1; }
+trap 'exit ${status:-3}' TERM USR1
 name=${out##*/}
 trial=${name%%.*} seed=0
 [[ $name == *.seed-* ]] && seed=${name##*-}
@@ -20,7 +21,7 @@ done=0
 [[ -f $out/metrics.jsonl ]] && mapfile -t lines <"$out/metrics.jsonl" && done=${#lines[@]}
 for ((epoch = done + 1; epoch <= to; ++epoch)); do
   if [[ ${EPOCH_S:-0} != 0 ]]; then
-    sleep "$EPOCH_S" &
+    sleep "$EPOCH_S" 9>&- &
     wait $!
   fi
   # The end's score, and noise that falls with the epochs.
@@ -32,3 +33,4 @@ for ((epoch = done + 1; epoch <= to; ++epoch)); do
 done
 status=0
 ((to == ${EPOCHS:-9})) || status=3
+exit $status

@@ -60,8 +60,9 @@ void WorkingOptions::add_to(Arguments app) {
       .one_of({"auto", "srun", "mpirun"})
       .shows_default();
   app.add("--trainer", trainer,
-          "what starts a training instead: words for a shell, to which those of lockstep train are "
-          "added")
+          "what starts a training instead: words for a shell, the first a program, to which those "
+          "of "
+          "lockstep train are added")
       .called("COMMAND");
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "lockstep/base/cgroup.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -23,8 +24,11 @@ namespace {
 
 struct Card {
   std::string cpus, gpu_pci_bus_id;
+  std::uint64_t group = 0;  ///< whose quota it shares; 0: none
 
-  static void fields(auto& self, auto&& visit) { visit(self.cpus, self.gpu_pci_bus_id); }
+  static void fields(auto& self, auto&& visit) {
+    visit(self.cpus, self.gpu_pci_bus_id, self.group);
+  }
 };
 
 /// Processes that a launcher started together, without a mask for each, divide its CPUs also where
@@ -50,7 +54,8 @@ ChosenGpu choose_gpu(const cluster::RankInfo& rank, const std::string& backend, 
 
 RankPlan plan_rank(Launch& launch, const cluster::Machine& machine, std::size_t compute_threads,
                    const std::string& gpu_pci_bus_id) {
-  const Card mine{cluster::to_string(cluster::current_cpus()), gpu_pci_bus_id};
+  const GroupLimits group = look_at_group();
+  const Card mine{cluster::to_string(cluster::current_cpus()), gpu_pci_bus_id, group.group};
   std::vector<Card> cards{mine};
   if (launch.control) cards = comm::gather_records(*launch.control, mine, "placement");
   RankPlan placed;
@@ -58,18 +63,21 @@ RankPlan plan_rank(Launch& launch, const cluster::Machine& machine, std::size_t 
     placed.gpus.push_back(
         {launch.nodes.machine_of(static_cast<int>(rank)), cards[rank].gpu_pci_bus_id});
   std::vector<cluster::LocalRank> here;
-  std::size_t my_place = 0;
+  std::size_t my_place = 0, sharers = 0;
   for (const int rank : launch.nodes.ranks_on_machine_of(launch.control ? launch.rank.rank : 0)) {
     const Card& card = cards[static_cast<std::size_t>(rank)];
     if (rank == launch.rank.rank) my_place = here.size();
+    sharers += card.group == group.group;
     here.push_back({cluster::parse_cpus(card.cpus), card.gpu_pci_bus_id});
   }
   if (are_undivided(launch, machine, here[0].mask)) {
     here.resize(static_cast<std::size_t>(launch.rank.local_size), here[0]);
     my_place = static_cast<std::size_t>(launch.rank.local_rank);
+    sharers = here.size();
   }
-  placed.plan =
-      cluster::plan_binding(machine, cluster::request_among(here, my_place, compute_threads));
+  cluster::PlanRequest request = cluster::request_among(here, my_place, compute_threads);
+  request.quota_cores = group.cores / static_cast<double>(sharers);
+  placed.plan = cluster::plan_binding(machine, request);
   return placed;
 }
 
@@ -174,7 +182,7 @@ Compute prepare_compute(Launch& launch, const ComputeRequest& request) {
     if (!cluster::common(core, plan.share).empty()) compute.cores.push_back(core.front());
   std::ranges::sort(compute.cores);
   compute.gpu_pci_bus_id = gpu.pci_bus_id;
-  compute.spare_cores = plan.loader_shares_cores ? 0 : plan.loader.size();
+  compute.spare_cores = plan.spare;
   return compute;
 }
 

@@ -25,6 +25,7 @@
 #include <thread>
 
 #include "lockstep/base/build_id.hpp"
+#include "lockstep/base/cgroup.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
@@ -285,6 +286,8 @@ NodeFigures measure_cores(const std::vector<CpuSet>& cores) {
   node.cpu_share = cpu_s / wall_s;
   struct sysinfo info {};
   if (sysinfo(&info) == 0) node.memory_bytes = static_cast<double>(info.totalram) * info.mem_unit;
+  if (const auto most = look_at_group().memory_bytes)
+    node.memory_bytes = std::min(node.memory_bytes, static_cast<double>(*most));
   return node;
 }
 

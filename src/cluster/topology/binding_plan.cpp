@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -184,9 +185,12 @@ class Division {
 /// Some more than one are for tests and for measuring.
 constexpr std::size_t most_on_a_core = 16;
 
-void fill_threads(const Machine& machine, std::size_t wanted, Plan& plan) {
+/// As many threads as a quota feeds: with more, all would be stopped in each of its periods.
+void fill_threads(const Machine& machine, std::size_t wanted, double quota, Plan& plan) {
   const std::vector<CpuSet> cores = cores_in(machine, plan.share);
-  const std::size_t threads = wanted == 0 ? cores.size() : wanted;
+  const auto all = static_cast<double>(cores.size());
+  const auto fed = static_cast<std::size_t>(std::ceil(std::min(quota, all)));
+  const std::size_t threads = wanted == 0 ? fed : wanted;
   require(threads <= most_on_a_core * cores.size(),
           fmt::format("threads = {}: this rank has {}, on which that many would only wait for each "
                       "other; leave it out (one for each core), or give {} at most",
@@ -195,6 +199,13 @@ void fill_threads(const Machine& machine, std::size_t wanted, Plan& plan) {
     plan.compute.push_back(cores[thread % cores.size()]);
   for (std::size_t core = threads; core < cores.size(); ++core)
     plan.loader = joined(plan.loader, cores[core]);
+  const double left = std::max(quota - static_cast<double>(threads), 0.0);
+  plan.spare = static_cast<std::size_t>(std::min(left, static_cast<double>(plan.loader.size())));
+  if (quota < all)
+    plan.remarks.push_back(fmt::format("a cgroup's quota gives the time of {:.3g} of {}: {}{}",
+                                       quota, counted(cores.size(), "core"),
+                                       counted(threads, "thread"),
+                                       wanted > fed ? ", which will be stopped at times" : ""));
   plan.loader_shares_cores = plan.loader.empty();
   if (plan.loader_shares_cores) plan.loader = plan.share;
   if (threads > cores.size())
@@ -270,7 +281,7 @@ Plan plan_binding(const Machine& machine, const PlanRequest& request) {
   remark_on_share(machine, division, plan);
   remark_on_launcher(machine, request, plan);
   choose_network(machine, request, plan);
-  fill_threads(machine, request.compute_threads, plan);
+  fill_threads(machine, request.compute_threads, request.quota_cores, plan);
   return plan;
 }
 

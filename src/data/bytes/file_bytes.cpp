@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
+#include "lockstep/base/cgroup.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
@@ -110,13 +112,15 @@ CopiedFile& FileBytes::copy_to(const std::filesystem::path& directory) {
 
 namespace {
 
-/// Bytes of memory that are free or can be freed.
+/// Bytes of memory that are free or can be freed, on the machine and by the cgroup's limit.
 std::uint64_t free_memory() {
+  const std::uint64_t most =
+      look_at_group().free_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
   std::ifstream file("/proc/meminfo");
   std::string name;
   std::uint64_t kilobytes = 0;
   while (file >> name >> kilobytes) {
-    if (name == "MemAvailable:") return kilobytes * 1024;
+    if (name == "MemAvailable:") return std::min(kilobytes * 1024, most);
     file.ignore(64, '\n');
   }
   return 0;

@@ -6,11 +6,11 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
-#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "lockstep/base/cgroup.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
 namespace lockstep::study {
@@ -32,35 +32,6 @@ double value_in(const fs::path& file, const std::string& key) {
   while (in >> name >> value)
     if (name == key) return value;
   return -1;
-}
-
-/// This process's folder of a controller in version 1, or of all in version 2 ("").
-fs::path group_folder(const fs::path& root, const std::string& controller) {
-  std::ifstream in(root / "proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    const std::size_t one = line.find(':'), two = line.find(':', one + 1);
-    if (two == std::string::npos) continue;
-    if (line.substr(one + 1, two - one - 1) != controller) continue;
-    const fs::path within = fs::path(line.substr(two + 1)).relative_path();
-    return root / "sys/fs/cgroup" / controller / within;
-  }
-  return {};
-}
-
-/// The folders of the parents count, too: a quota of any of them stops the process.
-double throttled_s(const fs::path& root) {
-  const fs::path top = root / "sys/fs/cgroup";
-  double most = -1;
-  for (const auto& [controller, key, unit_s] :
-       {std::tuple{"", "throttled_usec", 1e-6}, std::tuple{"cpu", "throttled_time", 1e-9},
-        std::tuple{"cpu,cpuacct", "throttled_time", 1e-9}}) {
-    fs::path folder = group_folder(root, controller);
-    for (; !folder.empty() && folder != top && folder != folder.parent_path();
-         folder = folder.parent_path())
-      if (const double value = value_in(folder / "cpu.stat", key); value >= 0)
-        most = std::max(most, value * unit_s);
-  }
-  return most;
 }
 
 double steal_of(const cluster::CpuSet& cpus, const fs::path& root) {
@@ -117,14 +88,15 @@ void add_others(MachineState& state, const cluster::CpuSet& cpus, const std::set
 MachineState look_at_machine(const cluster::CpuSet& cpus, const std::set<int>& ours,
                              const fs::path& root) {
   MachineState state;
-  state.throttled_s = throttled_s(root);
+  const GroupLimits group = look_at_group(root);
+  state.throttled_s = group.throttled_s.value_or(-1);
+  state.held_back = group.held_back.value_or(-1);
   state.steal_s = steal_of(cpus, root);
   add_threads(state, root);
   add_others(state, cpus, ours, root);
   const fs::path pages = root / "proc/vmstat";
   state.swapped_pages = static_cast<std::uint64_t>(std::max(0.0, value_in(pages, "pswpin")) +
                                                    std::max(0.0, value_in(pages, "pswpout")));
-  state.held_back = value_in(group_folder(root, "") / "memory.events", "high");
   return state;
 }
 

@@ -85,9 +85,8 @@ class Worker {
     if (!outcome_.told_to_stop && !late_) return;
     for (auto& slot : slots_) {
       if (!slot || std::exchange(slot->told, true)) continue;
-      // mpirun answers SIGTERM with SIGKILL a second later.
-      ::kill(slot->child,
-             spec_.trainer.empty() && spec_.launcher == StudyLauncher::mpirun ? SIGUSR1 : SIGTERM);
+      // To SIGTERM mpirun answers with SIGKILL a second later; another trainer may know no other.
+      ::kill(slot->child, spec_.trainer.empty() ? SIGUSR1 : SIGTERM);
     }
   }
 
@@ -180,7 +179,8 @@ class Worker {
     const SearchSpec& spec = folder_.spec();
     std::vector<std::string> words;
     if (!spec_.trainer.empty()) {
-      words = {"sh", "-c", spec_.trainer + " \"$@\"", "sh"};
+      // No shell between a worker and its training would pass signals on.
+      words = {"sh", "-c", "exec " + spec_.trainer + " \"$@\"", "sh"};
     } else {
       if (spec.ranks > 1 || spec_.launcher == StudyLauncher::srun)
         words = launch_words(spec_.launcher, spec.ranks, spec.ranks_per_node, spec.cpus_per_rank);
@@ -227,7 +227,11 @@ class Worker {
       return publish(one, *result);
     }
     LegResult attempt = empty_result(one.training);
-    attempt.end = status == status_stopped || one.told ? LegEnd::stopped : LegEnd::failed;
+    // Trainings know a job's time, too, and a terminal's Ctrl-C is for all.
+    const bool knows_end = one.told || train::stop_requested() || std::isfinite(spec_.left_s());
+    const bool stopped = one.told || (status == status_stopped && knows_end);
+    if (stopped && std::isfinite(spec_.left_s())) late_ = outcome_.out_of_time = true;
+    attempt.end = stopped ? LegEnd::stopped : LegEnd::failed;
     attempt.reason = attempt.end == LegEnd::stopped
                          ? "stopped before its end"
                          : fmt::format("ended with status {}: {}", status, last_line(one.log));

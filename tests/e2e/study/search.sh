@@ -133,6 +133,16 @@ search plan lr.toml --out curves --trials 64 "${train[@]}"
 search run curves --trainer "$trainer" --slots 4
 ((status == 0)) && says '^first: trial [0-9]+ with top-1 0.8.* after 9 epochs'
 verdict $? 'another program may be the trainer'
+search plan lr.toml --out held --trials 2 "${train[@]}"
+recorded() { pgrep -f "recorded_training.bash train .*--out held/runs" >/dev/null; }
+recorded_gone() { ! recorded; }
+EPOCH_S=600 "$LOCKSTEP" search run held --trainer "bash $trainer" >held.log 2>&1 &
+worker=$!
+until_it 600 recorded
+kill -KILL "$worker"
+wait "$worker" 2>/dev/null
+try_for 50 recorded_gone
+verdict $? 'so is what another trainer started'
 search best curves --repeats 5 --of 1 --trainer "$trainer"
 ((status == 0)) && says '^10 trainings done by this worker' &&
   says '^the best is trial [0-9]+: --optim.lr ' && search best curves --repeats 5 &&

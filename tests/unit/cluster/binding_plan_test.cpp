@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include <catch2/catch.hpp>
 
@@ -44,6 +45,37 @@ std::string network(const Plan& plan) { return plan.network; }
 std::string share(const Plan& plan) { return to_string(plan.share); }
 std::string node(const Plan& plan) { return std::to_string(plan.numa_node); }
 }  // namespace
+
+TEST_CASE("a rank has as many threads as a quota feeds, and the rest of it for the loader",
+          "[topology]") {
+  Machine machine;
+  for (int core = 0; core < 96; ++core) {
+    machine.cores.push_back({core});
+    machine.allowed.push_back(core);
+  }
+  machine.numa.push_back({.os_index = 0, .cpus = machine.allowed});
+  const auto plan_with = [&](double quota, std::size_t threads) {
+    cluster::PlanRequest request;
+    request.quota_cores = quota;
+    request.compute_threads = threads;
+    return cluster::plan_binding(machine, request);
+  };
+  const double none = std::numeric_limits<double>::infinity();
+  CHECK(plan_with(none, 0).compute.size() == 96);
+  CHECK(plan_with(none, 0).remarks.empty());
+  CHECK(plan_with(none, 90).spare == 6);
+  const Plan eight = plan_with(8, 0);
+  CHECK(eight.compute.size() == 8);
+  CHECK(eight.spare == 0);
+  CHECK(eight.remarks == Texts{"a cgroup's quota gives the time of 8 of 96 cores: 8 threads"});
+  CHECK(plan_with(8, 6).spare == 2);
+  CHECK(plan_with(1.5, 0).compute.size() == 2);
+  CHECK(plan_with(0.2, 0).compute.size() == 1);
+  const Plan more = plan_with(8, 32);
+  CHECK(more.compute.size() == 32);
+  CHECK(more.remarks == Texts{"a cgroup's quota gives the time of 8 of 96 cores: 32 threads, which "
+                              "will be stopped at times"});
+}
 
 TEST_CASE("a node like a p4d.24xlarge: six cores and the nearest EFA card for each GPU") {
   const auto all = plans_by_gpu(fixture("p4d"));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Plan {
   /// For the loader's threads: disjoint from compute when the share has spare cores.
   CpuSet loader;
   bool loader_shares_cores = false;
+  std::size_t spare = 0;       ///< logical processors that no compute thread uses
   std::string gpu_pci_bus_id;  ///< empty without a GPU
   std::string network;         ///< the name of the nearest card; empty when no card is known
   /// What a human should know ("GPU-local cores are not allowed: kept ...").
@@ -27,7 +29,9 @@ struct Plan {
 
 struct PlanRequest {
   int local_rank = 0, local_size = 1;
-  std::size_t compute_threads = 0;  ///< 0 = one for each physical core of the share
+  std::size_t compute_threads = 0;  ///< 0 = one for each physical core of the share or the quota
+  /// Cores whose time this rank may use, by a cgroup's quota (GroupLimits); infinity: no quota.
+  double quota_cores = std::numeric_limits<double>::infinity();
   CpuSet already_bound;   ///< the mask that the launcher gave this process (read back): only its
                           ///< CPUs are used; empty when there is no mask
   CpuSet bound_together;  ///< the CPUs in the masks of all local ranks; empty: as already_bound

@@ -46,7 +46,8 @@ std::unique_ptr<TrainingList> legs_of(SearchFolder& folder);
 struct WorkerSpec {
   std::string program;  ///< lockstep itself
   StudyLauncher launcher = StudyLauncher::mpirun;
-  /// Takes the place of program and launcher: words for a shell, before those of `lockstep train`.
+  /// Takes the place of program and launcher: words for a shell, before those of `lockstep train`;
+  /// the first is a program.
   std::string trainer;
   std::size_t slots = 1;  ///< trainings next to each other
   double stale_s = 60;    ///< after which the claim of a silent worker counts no more
