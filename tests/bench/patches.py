@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Makes data sets in the form of BigEarthNet's Sentinel-2 patches, to measure with.
 
-  patches.py FOLDER ROWS VALIDATION_ROWS    writes patches.h5, bytes.h5 and the two of validation
+  patches.py FOLDER ROWS VALIDATION_ROWS    writes patches.h5, bytes.h5, high.h5 and three of
+                                            validation
 
 patches.h5: images [rows, 12, 120, 120] of uint16 from 1 to 15,596, channels first, whose bands have
 means of 22 to 2,581; labels [rows, 19] of 0 and 1, which apply to 33 % down to 0.4 % of the rows.
 The first 13 labels each say that the ratio of two bands is high, the others that one band has waves
 of one length and direction. Brightness, a smooth field and noise say nothing. One row in 100 has a
 stripe without data: 0 in all bands. bytes.h5: the same rows in bytes, of all bands by one range, 0
-to 10,000, as reflectances become pictures.
+to 10,000, as reflectances become pictures. high.h5: their high bytes, as programs read numbers of
+16 bits that only know 8.
 """
 import pathlib
 import sys
@@ -84,23 +86,26 @@ def piece(random, rows):
     return values, labels
 
 
-def in_bytes(values):
-    return (np.minimum(values, RANGE) * (255 / RANGE)).round().astype('u1')
+KINDS = {  # how each file has the values
+    'patches': lambda values: values,
+    'bytes': lambda values: (np.minimum(values, RANGE) * (255 / RANGE)).round().astype('u1'),
+    'high': lambda values: (values >> 8).astype('u1'),
+}
 
 
-def write(folder, ending, rows, seed, bytes_too=True):
+def write(folder, ending, rows, seed):
     random = np.random.default_rng(seed)
-    kinds = {'patches': 'u2', 'bytes': 'u1'} if bytes_too else {'patches': 'u2'}
-    for kind, numbers in kinds.items():
+    for kind, form in KINDS.items():
         with h5py.File(folder / f'{kind}{ending}.h5', 'w') as file:
+            numbers = form(np.zeros(1, 'u2')).dtype
             file.create_dataset('images', (rows, BANDS, SIDE, SIDE), numbers)
             file.create_dataset('labels', (rows, LABELS), 'u1')
     for begin in range(0, rows, PIECE):
         end = min(begin + PIECE, rows)
         values, labels = piece(random, end - begin)
-        for kind in kinds:
+        for kind, form in KINDS.items():
             with h5py.File(folder / f'{kind}{ending}.h5', 'a') as file:
-                file['images'][begin:end] = values if kind == 'patches' else in_bytes(values)
+                file['images'][begin:end] = form(values)
                 file['labels'][begin:end] = labels
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's record of ResNet-50 on 12 channels of 16 bits and 19 labels, for the test ("[records]").
+"""PyTorch's record of ResNets on 12 channels of 16 bits and 19 labels, for the test ("[records]").
 
-    wide_records.py build/reference/wide.h5
+    wide_records.py build/reference/wide-resnet50.h5 resnet50
+    wide_records.py build/reference/wide-resnet20.h5 resnet20
 
 It needs torch and h5py. Of 20 steps of SGD with rate 0.01, momentum 0.9 and decay 1e-4 there are
 the images and labels, and the losses in float32 and float64. For a single step of fewer rows from
 the state before step 0, and from that before step 10, which is recorded, there are the next state
 and float64's gradients: of large tensors each 16th number. The first weights are not in it: both
-sides make them by a formula. About 300 MB.
+sides make them by a formula. About 300 MB, of ResNet-20 20 MB.
 
 A ReLU whose input is about 0 may be on in one arithmetic and off in another. That is another
 function, not an error, so a single step has some batches for which PyTorch's float32 agrees with
@@ -46,10 +47,11 @@ def generated(tensor, count, scale):
     return (np.float32(scale) * unit).astype("f4")
 
 
-def network(dtype):
-    net, _, _ = torch_networks.resnet("resnet50", BANDS, LABELS)
+def network(dtype, model):
+    net, _, _ = torch_networks.resnet(model, BANDS, LABELS)
     modules = [m for m in net.modules() if not list(m.children()) and list(m.parameters())]
-    last = {blocks.layers[-1] for blocks in net if isinstance(blocks, torch_networks.Block)}
+    last = {blocks.layers[-1] for blocks in net
+            if isinstance(blocks, torch_networks.Block) and model == "resnet50"}  # bottlenecks'
     index = 0
     for module in modules:
         for name, parameter in module.named_parameters():
@@ -141,13 +143,13 @@ def record_single(group, k, net, rule, other, wanted):
     rule.load_state_dict(moments)
 
 
-def main(out):
+def main(out, model):
     pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(5)
     wanted = (random.random((STEPS, ROWS, LABELS)) < 0.2).astype("f4")
     wanted[random.random(wanted.shape) < 0.15] = np.nan
     images = np.stack([images_of(10 + k, ROWS) for k in range(STEPS)])
-    net, other = network(torch.float32), network(torch.float64)
+    net, other = network(torch.float32, model), network(torch.float64, model)
     rule = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     losses = np.zeros(STEPS)
     with h5py.File(out, "w") as to:
@@ -156,7 +158,7 @@ def main(out):
                 record_single(to.create_group(f"step/{k}"), k, net, rule, other, wanted[k, :FEW])
             losses[k], _ = gradients(net, images[k], wanted[k])
             rule.step()
-        other = network(torch.float64)
+        other = network(torch.float64, model)
         rule = torch.optim.SGD(other.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
         exact = np.zeros(STEPS)
         for k in range(STEPS):

@@ -132,9 +132,7 @@ Command add_search_plan(Arguments search) {
           "complete, so any workers find the same")
       .one_of(choice_names<study::SearchMode>())
       .shows_default();
-  app.add("--node-hours", spec.node_hours, "no training begins once these are used")
-      .called("HOURS")
-      .within(0, 1e9);
+  app.add("--node-hours", spec.node_hours, "no training begins once these are used").within(0, 1e9);
   add_count(app, "--ranks", spec.ranks, {1, 1 << 20}, "of a trial");
   add_count(app, "--ranks-per-node", spec.ranks_per_node, {1, 100000}, "on full nodes");
   add_count(app, "--gpus-per-node", spec.gpus_per_node, {0, 1000}, "that trials may use");

@@ -52,8 +52,7 @@ std::size_t slots_of(std::size_t slots, std::size_t ranks, const cluster::EnvLoo
 void WorkingOptions::add_to(Arguments app) {
   add_count(app, "--slots", slots, {0, 1000, true},
             "trainings next to each other; auto: as many as the job's tasks have room for");
-  app.add("--until", until, "stop then: HH:MM, the next time that this machine's clock shows it")
-      .called("HH:MM");
+  app.add("--until", until, "stop then: HH:MM, the next time that this machine's clock shows it");
   add_count(app, "--stale-s", stale_s, {1, 1000000},
             "seconds without a sign of life after which others take a worker's trainings");
   app.add("--launcher", launcher, "auto: srun in a Slurm job, otherwise mpirun for several ranks")
@@ -62,8 +61,7 @@ void WorkingOptions::add_to(Arguments app) {
   app.add("--trainer", trainer,
           "what starts a training instead: words for a shell, the first a program, to which those "
           "of "
-          "lockstep train are added")
-      .called("COMMAND");
+          "lockstep train are added");
 }
 
 double seconds_until(const std::string& time, std::int64_t now) {

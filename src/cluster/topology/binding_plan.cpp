@@ -324,9 +324,10 @@ void require_own_gpus(const std::vector<GpuUse>& ranks) {
         user_of.try_emplace({ranks[rank].machine, ranks[rank].pci_bus_id}, rank);
     require(is_new,
             fmt::format("ranks {} and {} both use the GPU {} of one machine, which NCCL does not "
-                        "allow: start one rank for each GPU, and show each rank another one or all "
-                        "of them (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1). For tests, and "
-                        "for the parts of a MIG device, --share-gpu lets ranks share one, slowly",
+                        "allow: start one rank for each GPU, and show all of them to each rank "
+                        "(srun --gpus-per-node) or another one (CUDA_VISIBLE_DEVICES). For tests, "
+                        "and for the parts of a MIG device, --share-gpu lets ranks share one, "
+                        "slowly",
                         user->second, rank, ranks[rank].pci_bus_id));
   }
 }

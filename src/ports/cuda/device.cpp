@@ -15,8 +15,6 @@ namespace lockstep::cuda {
 
 namespace {
 
-constexpr int oldest_architecture = 8;  // sm_80: the oldest that the kernels are compiled for
-
 /// Events with a time stamp; each step uses the same ones.
 class CudaTimeline final : public device::Timeline {
  public:
@@ -94,6 +92,14 @@ void CudaDevice::mark_progress(std::uint64_t number) {
   light_beacon(marks_, number, compute_.get());
 }
 
+std::string lack_of_kernels(const cudaDeviceProp& properties, int ordinal) {
+  constexpr int oldest = 8;  // sm_80: the oldest that the kernels are compiled for
+  if (properties.major >= oldest) return "";
+  return fmt::format(
+      "GPU {} is a {} of compute capability {}.{}; lockstep needs {}.0 (A100) or newer", ordinal,
+      properties.name, properties.major, properties.minor, oldest);
+}
+
 CudaDevice::CudaDevice(int ordinal)
     : ordinal_(made_current(ordinal)),
       beacon_(new_beacon()),
@@ -104,10 +110,8 @@ CudaDevice::CudaDevice(int ordinal)
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   name_ = properties.name;
-  require(properties.major >= oldest_architecture,
-          fmt::format("GPU {} is a {} of compute capability {}.{}; lockstep needs {}.0 (A100) or "
-                      "newer",
-                      ordinal, name_, properties.major, properties.minor, oldest_architecture));
+  const std::string lack = lack_of_kernels(properties, ordinal);
+  require(lack.empty(), lack);
 }
 
 std::unique_ptr<device::Timeline> CudaDevice::make_timeline() {

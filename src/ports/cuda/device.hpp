@@ -12,6 +12,9 @@
 
 namespace lockstep::cuda {
 
+/// Why lockstep has no kernels for such a GPU; empty if it has.
+std::string lack_of_kernels(const cudaDeviceProp& properties, int ordinal);
+
 /// Memory on the device that is current when the buffer is made. Its contents are undefined.
 class DeviceBuffer {
  public:

@@ -111,8 +111,19 @@ killed() {  # a pack that is killed resumes, and has the bytes of another
   diff -r whole parts
 }
 law 'a pack that is killed again and again ends with the bytes of one that is not' killed
-refuses() {
-  refused 'which are packed as they are' pack f32.h5 no --resize 8 &&
-    refused 'which can be packed as they are' pack f32.h5 no --channels 1
+resized() {  # by value: never outside what a channel has
+  "$LOCKSTEP" pack --repack f32.h5 --out small --resize 8 && "$python" - <<'PYTHON' &&
+import glob
+import h5py, numpy as np
+with h5py.File("f32.h5") as f:
+    whole = f["images"][()]
+for path in glob.glob("small/train/*.h5"):
+    with h5py.File(path) as f:
+        small = f["images"][()]
+        assert small.dtype == np.float32 and small.shape[1:3] == (8, 8), small.shape
+        assert whole.min() <= small.min() and small.max() <= whole.max()
+PYTHON
+    refused 'which can be packed as they are' pack f32.h5 no --channels 1 &&
+    refused 'but not as JPEGs' pack f32.h5 no --jpeg
 }
-law 'numbers that are no pixels of uint8 are not resized' refuses
+law 'floats are resized by value, and never become grey or JPEGs' resized

@@ -120,7 +120,8 @@ refuses() {
     refused 'data.cutmix takes these, too' train bands.h5 no --data.mixup 0.2 --epochs 1 &&
     mkdir -p pictures/a && "$python" -c 'import pathlib
 pathlib.Path("pictures/a/one.png").write_bytes(b"")' &&
-    refused 'have uint8 pixels' "$LOCKSTEP" predict bands pictures --out no
+    refused 'files have 1 or 3 of uint8 or uint16' \
+      "$LOCKSTEP" predict bands pictures --out no
 }
 law 'what only makes sense for bytes is an error that says so' refuses
 cuts() { train bands.h5 cuts --epochs 1 --data.cutmix 1 --data.flip true; }

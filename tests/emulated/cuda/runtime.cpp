@@ -328,7 +328,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph,
-                                          unsigned long long) {
+                                          unsigned long long flags) {
+  check(flags == cudaGraphInstantiateFlagUseNodePriority,
+        "a graph forgets its streams' priorities");
   *made = new CUgraphExec_st{graph->recording};
   return cudaSuccess;
 }

@@ -1,4 +1,4 @@
-// PyTorch's record of ResNet-50 on 12 channels of 16 bits and 19 labels, which
+// PyTorch's records of ResNets on 12 channels of 16 bits and 19 labels, which
 // tests/support/wide_records.py makes: too large to be kept.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -17,9 +17,9 @@ constexpr std::size_t many = 16, few = 4, channels = 12, labels = 19, side = 64,
 constexpr std::size_t largest = 65536, each = 16;  // of larger tensors each 16th number is recorded
 constexpr float lr = 0.01f;
 
-nn::ResNetSpec model() {
+nn::ResNetSpec spec_of(const std::string& model) {
   nn::ResNetSpec spec;
-  spec.model = "resnet50";
+  spec.model = model;
   spec.height = spec.width = side;
   spec.channels = channels;
   spec.classes = labels;
@@ -30,10 +30,11 @@ std::vector<float> floats(const Values& values) { return {values.begin(), values
 
 /// The record, and lockstep's network on it.
 struct Wide {
-  Wide(const std::string& path, std::size_t row_count)
+  Wide(const std::string& path, const std::string& model, std::size_t row_count)
       : records(path),
         rows(row_count),
-        bench(model(), rows, make_cpu_backend({std::vector<std::vector<int>>(2)}), Precision::fp32,
+        bench(spec_of(model), rows, make_cpu_backend({std::vector<std::vector<int>>(2)}),
+              Precision::fp32,
               {.task = data::Task::labels, .weights = floats(records.read("positive"))}) {
     ProgramSpec spec = bench.program->spec();
     spec.element = data::Element::u16;
@@ -102,13 +103,14 @@ struct Wide {
 
 }  // namespace
 
-TEST_CASE("PyTorch's steps of ResNet-50 with 12 channels of 16 bits and 19 labels",
+TEST_CASE("PyTorch's steps of ResNets with 12 channels of 16 bits and 19 labels",
           "[records][large]") {
-  const auto path = reference("wide.h5");
+  const std::string model = GENERATE("resnet50", "resnet20");
+  const auto path = reference("wide-" + model + ".h5");
   if (!path) return;
   for (const std::size_t k : {0u, 10u}) {
     INFO("from the state before step " << k);
-    Wide wide(*path, few);
+    Wide wide(*path, model, few);
     Bench& bench = wide.bench;
     if (k > 0) {
       wide.import(Part::weights, wide.name(k, "weights"));
@@ -131,17 +133,17 @@ TEST_CASE("PyTorch's steps of ResNet-50 with 12 channels of 16 bits and 19 label
     bench.step(wide.batch(group, 0), lr);
     const GradientDistance next = wide.distance_to(Part::weights, wide.name(k, "after"));
     CHECK(next.whole <= 2e-5);
-    std::cout << "from step " << k << ": gradients off by " << best.whole
+    std::cout << model << " from step " << k << ": gradients off by " << best.whole
               << ", the worst tensor by " << best.worst_tensor << ", the next weights by "
               << next.whole << '\n';
   }
 }
 
-TEST_CASE("PyTorch's 20 free steps of ResNet-50 with 12 channels and 19 labels",
-          "[records][large]") {
-  const auto path = reference("wide.h5");
+TEST_CASE("PyTorch's 20 free steps of ResNets with 12 channels and 19 labels", "[records][large]") {
+  const std::string model = GENERATE("resnet50", "resnet20");
+  const auto path = reference("wide-" + model + ".h5");
   if (!path) return;
-  Wide wide(*path, many);
+  Wide wide(*path, model, many);
   const Values exact = wide.records.read("loss64"), torch = wide.records.read("loss");
   double off = 0, theirs = 0;
   for (std::size_t k = 0; k < steps; ++k) {
@@ -151,7 +153,8 @@ TEST_CASE("PyTorch's 20 free steps of ResNet-50 with 12 channels and 19 labels",
     theirs = std::max(theirs, std::abs(torch[k] - exact[k]));
     CHECK(std::abs(loss - exact[k]) <= 2e-3);
   }
-  std::cout << "20 free steps are off by " << off << ", PyTorch's float32 by " << theirs << '\n';
+  std::cout << model << ": 20 free steps are off by " << off << ", PyTorch's float32 by " << theirs
+            << '\n';
 }
 
 }  // namespace lockstep::test::pytorch_wide

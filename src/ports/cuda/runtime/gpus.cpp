@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
+#include "ports/cuda/device.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
 namespace lockstep::device {
@@ -57,9 +58,10 @@ std::string lack_of_libraries(std::size_t cudnn, int nccl) {
   return "";
 }
 
-device::VisibleGpu look_at(int ordinal) {
+device::VisibleGpu look_at(int ordinal, std::string& lack) {
   cudaDeviceProp properties{};
   cuda::check_cuda(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
+  lack = cuda::lack_of_kernels(properties, ordinal);
   std::array<char, 32> bus{};
   cuda::check_cuda(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal),
                    "cudaDeviceGetPCIBusId");
@@ -85,8 +87,15 @@ device::VisibleGpus look_at_gpus() {
   seen.libraries += fmt::format(", driver for {}, cuDNN {}, NCCL {}", cuda_version(driver),
                                 cudnn_version(cudnn), nccl_version(nccl));
   seen.absence = lack_of_libraries(cudnn, nccl);
-  for (int ordinal = 0; seen.absence.empty() && ordinal < count; ++ordinal)
-    seen.gpus.push_back(look_at(ordinal));
+  std::string too_old;
+  for (int ordinal = 0; seen.absence.empty() && ordinal < count; ++ordinal) {
+    std::string lack;
+    seen.gpus.push_back(look_at(ordinal, lack));
+    if (ordinal == 0 || lack.empty()) too_old = lack;
+  }
+  if (too_old.empty()) return seen;
+  seen.gpus.clear();
+  seen.absence = too_old;
   return seen;
 }
 

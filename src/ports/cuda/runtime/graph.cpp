@@ -46,8 +46,11 @@ GraphRepeater::Graph GraphRepeater::record(const std::function<void()>& work) {
              "recording a step as a CUDA graph (graph = true): cudaStreamEndCapture");
   const Owned<cudaGraph_t, cudaGraphDestroy> graph(recorded);
   cudaGraphExec_t made = nullptr;
-  check_cuda(cudaGraphInstantiateWithFlags(&made, graph.get(), 0),
-             "recording a step as a CUDA graph (graph = true): cudaGraphInstantiateWithFlags");
+  // Else all kernels would have the priority of the stream that launches the graph, and NCCL's
+  // would wait for whole kernels that compute.
+  check_cuda(
+      cudaGraphInstantiateWithFlags(&made, graph.get(), cudaGraphInstantiateFlagUseNodePriority),
+      "recording a step as a CUDA graph (graph = true): cudaGraphInstantiateWithFlags");
   return Graph(made);
 }
 

@@ -8,11 +8,35 @@
 
 namespace lockstep::cuda {
 
+namespace {
+
+/// What can be done about it, if that is known.
+const char* advice_on(cudaError_t status) {
+  switch (status) {
+    case cudaErrorNoKernelImageForDevice:
+      return ": lockstep was built for other GPUs: build it where this one is, or with "
+             "CUDA_ARCHS and its compute capability (90 for 9.0)";
+    case cudaErrorECCUncorrectable:
+      return ": its memory has an error that cannot be corrected: leave the node out (--exclude), "
+             "and tell the centre (nvidia-smi -q -d ECC)";
+    case cudaErrorSystemNotReady:
+      return ": the GPUs' switches are not set up: the node's nvidia-fabricmanager does not run";
+    case cudaErrorDevicesUnavailable:
+      return ": another process has it for itself: start one rank for each GPU, and look at "
+             "nvidia-smi -q -d COMPUTE";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
 void check_cuda(cudaError_t status, const char* call, const std::source_location& where) {
   if (status == cudaSuccess) [[likely]]
     return;
-  throw Error(fmt::format("{}: {} ({}) [{}:{}]", call, cudaGetErrorString(status),
-                          cudaGetErrorName(status), where.file_name(), where.line()));
+  throw Error(fmt::format("{}: {} ({}) [{}:{}]{}", call, cudaGetErrorString(status),
+                          cudaGetErrorName(status), where.file_name(), where.line(),
+                          advice_on(status)));
 }
 
 namespace {
