@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,13 @@ struct Command {
   std::function<int(Launch&)> run;
   std::function<void(const Supposed&)> check = {};
 };
+
+/// Runs the one of these that the line names; nullopt where it names none.
+inline std::optional<int> run_given(const std::vector<Command>& commands, Launch& launch) {
+  for (const Command& one : commands)
+    if (one.app.given()) return one.run(launch);
+  return std::nullopt;
+}
 
 /// The check of the one of these that the line names.
 inline void check_given(const std::vector<Command>& commands, const Supposed& supposed) {

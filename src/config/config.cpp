@@ -171,23 +171,29 @@ void refuse_both(bool both, const std::string& one, const std::string& other, co
           fmt::format("{} and {} do not fit together: {}; leave one of them out", one, other, why));
 }
 
+/// "sync.every = 8", as a file has it.
+std::string said(const Config& config, const char* key) {
+  return fmt::format("{} = {}", key, find_key(key)->get(config));
+}
+
+/// Refuses a key next to `asked`, if it is set.
+auto refuser(const Config& config, const char* asked) {
+  return [&config, asked](bool is_set, const char* other, const char* why) {
+    if (is_set) refuse_both(true, said(config, asked), said(config, other), why);
+  };
+}
+
 void check_gossip(const Config& config, int replicas) {
   if (!config.sync.gossip) return;
   require(has_others(config, replicas),
           "sync.gossip = true says which ranks send weights to which, and ranks = 1: leave it out");
-  const auto leave_out = [](bool is, const std::string& other, const char* why) {
-    refuse_both(is, "sync.gossip = true", other, why);
-  };
-  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
-            "both say how ranks agree on weights");
-  leave_out(config.comm.wire != Wire::fp32,
-            fmt::format("comm.wire = {}", choice_name(config.comm.wire)),
-            "weights travel, and not narrow");
-  leave_out(config.comm.power_sgd > 0, fmt::format("comm.power-sgd = {}", config.comm.power_sgd),
-            "weights travel, and not gradients");
-  leave_out(config.optim.ema > 0, fmt::format("optim.ema = {}", config.optim.ema),
+  const auto leave_out = refuser(config, "sync.gossip");
+  leave_out(config.sync.every > 1, "sync.every", "both say how ranks agree on weights");
+  leave_out(config.comm.wire != Wire::fp32, "comm.wire", "weights travel, and not narrow");
+  leave_out(config.comm.power_sgd > 0, "comm.power-sgd", "weights travel, and not gradients");
+  leave_out(config.optim.ema > 0, "optim.ema",
             "the mean of the ranks is evaluated, and an average of one rank's weights is not its");
-  leave_out(config.precision == backend::Precision::fp16, "precision = fp16",
+  leave_out(config.precision == backend::Precision::fp16, "precision",
             "ranks that do not wait for each other have no common scale of gradients");
 }
 
@@ -198,63 +204,43 @@ void check_norm_ranks(const Config& config, int replicas) {
   require(static_cast<std::size_t>(replicas) % ranks == 0,
           fmt::format("{} does not divide the number of ranks, {}: each group has that many", asked,
                       replicas));
-  const auto leave_out = [&](bool is, const std::string& other) {
-    refuse_both(is, asked, other, "ranks whose weights differ have no statistics in common");
-  };
-  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every));
-  leave_out(config.sync.gossip, "sync.gossip = true");
+  const auto leave_out = refuser(config, "model-options.norm-ranks");
+  constexpr const char* why = "ranks whose weights differ have no statistics in common";
+  leave_out(config.sync.every > 1, "sync.every", why);
+  leave_out(config.sync.gossip, "sync.gossip", why);
 }
 
 void check_shards(const Config& config, int replicas) {
   if (config.shards == 0) return;
   require_shards(config, static_cast<std::size_t>(replicas));
-  const std::string asked = fmt::format("shards = {}", config.shards);
-  const auto leave_out = [&](bool is, const std::string& other, const char* why) {
-    refuse_both(is, asked, other, why);
-  };
-  leave_out(config.accumulate > 1, fmt::format("accumulate = {}", config.accumulate),
-            "more shards are that");
-  leave_out(config.comm.wire != Wire::fp32,
-            fmt::format("comm.wire = {}", choice_name(config.comm.wire)),
+  const auto leave_out = refuser(config, "shards");
+  leave_out(config.accumulate > 1, "accumulate", "more shards are that");
+  leave_out(config.comm.wire != Wire::fp32, "comm.wire",
             "what is rounded on its way depends on the ranks");
-  leave_out(config.comm.power_sgd > 0, fmt::format("comm.power-sgd = {}", config.comm.power_sgd),
-            "each rank's gradients become products");
-  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
-            "the ranks' weights differ");
-  leave_out(config.sync.gossip, "sync.gossip = true", "the ranks' weights differ");
-  leave_out(config.model_options.norm_ranks > 1,
-            fmt::format("model-options.norm-ranks = {}", config.model_options.norm_ranks),
+  leave_out(config.comm.power_sgd > 0, "comm.power-sgd", "each rank's gradients become products");
+  leave_out(config.sync.every > 1, "sync.every", "the ranks' weights differ");
+  leave_out(config.sync.gossip, "sync.gossip", "the ranks' weights differ");
+  leave_out(config.model_options.norm_ranks > 1, "model-options.norm-ranks",
             "larger shards share statistics");
-  leave_out(config.data.shuffle == data::Shuffle::node, "data.shuffle = node",
+  leave_out(config.data.shuffle == data::Shuffle::node, "data.shuffle",
             "its order depends on the nodes");
 }
 
 void check_stages(const Config& config) {
   if (config.stages == 1) return;
-  const std::string asked = fmt::format("stages = {}", config.stages);
-  const auto leave_out = [&](bool is, const std::string& other, const char* why) {
-    refuse_both(is, asked, other, why);
-  };
+  const auto leave_out = refuser(config, "stages");
   leave_out(config.backend != BackendChoice::cpu && config.backend != BackendChoice::automatic,
-            fmt::format("backend = {}", choice_name(config.backend)),
-            "only ranks that compute on CPUs pass values to each other");
-  leave_out(config.shards > 0, fmt::format("shards = {}", config.shards),
-            "a rank has some rows of a batch, and all layers");
-  leave_out(config.model_options.norm_ranks > 1,
-            fmt::format("model-options.norm-ranks = {}", config.model_options.norm_ranks),
+            "backend", "only ranks that compute on CPUs pass values to each other");
+  leave_out(config.shards > 0, "shards", "a rank has some rows of a batch, and all layers");
+  leave_out(config.model_options.norm_ranks > 1, "model-options.norm-ranks",
             "the ranks of a group must run the same layers at the same time");
-  leave_out(config.comm.wire != Wire::fp32,
-            fmt::format("comm.wire = {}", choice_name(config.comm.wire)),
-            "the gradients of a stage travel whole");
-  leave_out(config.comm.power_sgd > 0, fmt::format("comm.power-sgd = {}", config.comm.power_sgd),
-            "the gradients of a stage travel whole");
-  leave_out(config.comm.all_reduce == AllReduceChoice::two_level, "comm.all-reduce = two-level",
+  leave_out(config.comm.wire != Wire::fp32, "comm.wire", "the gradients of a stage travel whole");
+  leave_out(config.comm.power_sgd > 0, "comm.power-sgd", "the gradients of a stage travel whole");
+  leave_out(config.comm.all_reduce == AllReduceChoice::two_level, "comm.all-reduce",
             "the ranks of a node have different layers");
-  leave_out(config.sync.every > 1, fmt::format("sync.every = {}", config.sync.every),
-            "the stages of a replica must agree in each step");
-  leave_out(config.sync.gossip, "sync.gossip = true",
-            "the stages of a replica must agree in each step");
-  leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute = auto",
+  leave_out(config.sync.every > 1, "sync.every", "the stages of a replica must agree in each step");
+  leave_out(config.sync.gossip, "sync.gossip", "the stages of a replica must agree in each step");
+  leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute",
             "memory-limit counts one program with all layers: give the number of segments of a "
             "stage");
 }

@@ -312,9 +312,8 @@ Command add_bench(Arguments root) {
                                        add_bench_comm(app), add_bench_inference(app)};
   return {app,
           [options, others](Launch& launch) {
-            for (const Command& other : others)
-              if (other.app.given()) return other.run(launch);
-            return run_bench(launch, *options);
+            const auto other = run_given(others, launch);
+            return other ? *other : run_bench(launch, *options);
           },
           [options, train, others](const Supposed& supposed) {
             train.given() ? options->check(supposed) : check_given(others, supposed);

@@ -165,16 +165,9 @@ int write(PlanOptions& options) {
   return status_done;
 }
 
-study::StudyLauncher launcher_of(const std::string& name) {
-  const bool in_a_job = cluster::process_environment()("SLURM_JOB_ID").has_value();
-  const bool srun = name == "srun" || (name != "mpirun" && in_a_job);
-  return srun ? study::StudyLauncher::srun : study::StudyLauncher::mpirun;
-}
-
 int run_steps(const std::string& folder, study::StudyRun spec, const std::string& launcher) {
-  require(rank_by_environment().world <= 1,
-          "scaling run starts ranks itself: start it once, without srun or mpirun");
-  spec.launcher = launcher_of(launcher);
+  require_no_ranks("scaling run");
+  spec.launcher = study::launcher_of(launcher, cluster::process_environment());
   spec.program = own_program().string();
   const study::StudyOutcome report = study::run_study(folder, spec);
   log::info(fmt::format("{} done, {} done before, {} failed, {} still missing",
@@ -252,8 +245,7 @@ Command add_scaling(Arguments root) {
                                       add_scaling_report(app)};
   return {app,
           [options, steps](Launch& launch) {
-            for (const Command& step : steps)
-              if (step.app.given()) return step.run(launch);
+            if (const auto status = run_given(steps, launch)) return *status;
             require(!options->runs.empty(),
                     "scaling: name runs to compare, or one of plan, run, fit, predict, report");
             return compare_runs(options->runs, options->json);

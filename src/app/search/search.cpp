@@ -148,6 +148,14 @@ Command add_search_plan(Arguments search) {
           }};
 }
 
+void add_folder(Arguments app, std::string& folder) {
+  app.add("search", folder, "the folder that plan wrote").required();
+}
+
+void check_folder(const std::string& folder, const Supposed& supposed) {
+  if (supposed.shows(folder)) study::SearchFolder{folder};
+}
+
 int run_worker(const std::string& path, const WorkingOptions& working) {
   study::SearchFolder folder(path);
   for (const auto& [file, why] : folder.bad_trials()) throw InputError(why);
@@ -169,12 +177,10 @@ Command add_search_run(Arguments search) {
       "run",
       "One worker: trains trials until none is left. Start as many as you like, on any machines "
       "that see the folder");
-  app.add("search", options->folder, "the folder that plan wrote").required();
+  add_folder(app, options->folder);
   options->working.add_to(app);
   return {app, [options](Launch&) { return run_worker(options->folder, options->working); },
-          [options](const Supposed& supposed) {
-            if (supposed.shows(options->folder)) study::SearchFolder{options->folder};
-          }};
+          [options](const Supposed& supposed) { check_folder(options->folder, supposed); }};
 }
 
 Command add_search_show(Arguments search) {
@@ -183,7 +189,7 @@ Command add_search_show(Arguments search) {
   };
   auto options = std::make_shared<Options>();
   Arguments app = search.add_command("show", "What the trials have reached so far");
-  app.add("search", options->folder, "the folder that plan wrote").required();
+  add_folder(app, options->folder);
   add_json_file(app, options->json, "the same, with all legs and which keys matter");
   app.add("--html", options->html, "a page: curves, rungs, parallel coordinates, slices")
       .called("FILE");
@@ -198,9 +204,7 @@ Command add_search_show(Arguments search) {
             log::text(study::search_text(folder));
             return status_done;
           },
-          [options](const Supposed& supposed) {
-            if (supposed.shows(options->folder)) study::SearchFolder{options->folder};
-          }};
+          [options](const Supposed& supposed) { check_folder(options->folder, supposed); }};
 }
 
 int answer_best(const std::string& path, std::size_t most, std::size_t repeats,
@@ -224,7 +228,7 @@ Command add_search_best(Arguments search) {
       "best",
       "Trains the best trials and the base again, whole and with other seeds, and names the best "
       "one or says that it cannot. A worker as run is: several may do it together");
-  app.add("search", options->folder, "the folder that plan wrote").required();
+  add_folder(app, options->folder);
   add_count(app, "--repeats", options->repeats, {2, 999}, "other seeds of each");
   add_count(app, "--of", options->most, {1, 1000}, "how many of the first trials");
   options->working.add_to(app);
@@ -232,9 +236,7 @@ Command add_search_best(Arguments search) {
           [options](Launch&) {
             return answer_best(options->folder, options->most, options->repeats, options->working);
           },
-          [options](const Supposed& supposed) {
-            if (supposed.shows(options->folder)) study::SearchFolder{options->folder};
-          }};
+          [options](const Supposed& supposed) { check_folder(options->folder, supposed); }};
 }
 
 Command add_search_export(Arguments search) {
@@ -243,7 +245,7 @@ Command add_search_export(Arguments search) {
   };
   auto options = std::make_shared<Options>();
   Arguments app = search.add_command("export", "The trials for other programs");
-  app.add("search", options->folder, "the folder that plan wrote").required();
+  add_folder(app, options->folder);
   app.add("--optuna", options->optuna, "a journal that Optuna 5 reads").called("FILE").required();
   return {app,
           [options](Launch&) {
@@ -253,9 +255,7 @@ Command add_search_export(Arguments search) {
             log::info(options->optuna + " is written");
             return status_done;
           },
-          [options](const Supposed& supposed) {
-            if (supposed.shows(options->folder)) study::SearchFolder{options->folder};
-          }};
+          [options](const Supposed& supposed) { check_folder(options->folder, supposed); }};
 }
 
 }  // namespace
@@ -269,8 +269,7 @@ Command add_search(Arguments root) {
                                       add_search_export(app)};
   return {app,
           [steps](Launch& launch) {
-            for (const Command& step : steps)
-              if (step.app.given()) return step.run(launch);
+            if (const auto status = run_given(steps, launch)) return *status;
             throw InputError("search: name one of plan, run, show, best, export");
           },
           [steps](const Supposed& supposed) { check_given(steps, supposed); }};

@@ -23,12 +23,6 @@ namespace {
 /// Before an allocation's end, so that stopped trainings have their checkpoints.
 constexpr double margin_s = 20;
 
-study::StudyLauncher launcher_of(const std::string& name, const cluster::EnvLookup& env) {
-  const bool in_a_job = env("SLURM_JOB_ID").has_value();
-  return name == "srun" || (name == "auto" && in_a_job) ? study::StudyLauncher::srun
-                                                        : study::StudyLauncher::mpirun;
-}
-
 /// A step's cores are its own, so steps that it starts wait for them for ever. The shell of salloc
 /// is a step of another kind, with a number near the largest.
 void require_no_step(const cluster::EnvLookup& env) {
@@ -88,10 +82,9 @@ double seconds_until(const std::string& time, std::int64_t now) {
 
 study::WorkerOutcome work_as_asked(study::SearchFolder& folder, study::TrainingList& list,
                                    const WorkingOptions& options) {
-  require(rank_by_environment().world <= 1,
-          "search starts ranks itself: start it once, without srun or mpirun");
+  require_no_ranks("search");
   const cluster::EnvLookup env = cluster::process_environment();
-  const study::StudyLauncher launcher = launcher_of(options.launcher, env);
+  const study::StudyLauncher launcher = study::launcher_of(options.launcher, env);
   if (launcher == study::StudyLauncher::srun && options.trainer.empty()) require_no_step(env);
   const double began_s = now_s();
   double end_s = std::numeric_limits<double>::infinity();

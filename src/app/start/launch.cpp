@@ -312,6 +312,11 @@ std::optional<cluster::MeetingPlace> Launch::meeting_place() const {
   return cluster::meeting_place(cluster::process_environment(), self);
 }
 
+void require_no_ranks(const std::string& command) {
+  require(rank_by_environment().world <= 1,
+          command + " starts ranks itself: start it once, without srun or mpirun");
+}
+
 cluster::RankInfo rank_by_environment() {
   try {
     return cluster::identify(cluster::process_environment(), std::nullopt);

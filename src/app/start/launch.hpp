@@ -57,5 +57,8 @@ struct Launch {
 /// This process's rank according to its environment, for commands that need one process and no MPI:
 /// rank 0 of 1 where the environment says nothing, or nonsense.
 cluster::RankInfo rank_by_environment();
+/// For `command`, which starts ranks itself. Throws InputError where this process is one of
+/// several.
+void require_no_ranks(const std::string& command);
 
 }  // namespace lockstep::app

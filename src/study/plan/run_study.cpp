@@ -72,6 +72,11 @@ std::string do_step(const fs::path& folder, const PlanSpec& plan, const Measurem
 
 }  // namespace
 
+StudyLauncher launcher_of(const std::string& name, const cluster::EnvLookup& env) {
+  const bool srun = name == "srun" || (name == "auto" && env("SLURM_JOB_ID").has_value());
+  return srun ? StudyLauncher::srun : StudyLauncher::mpirun;
+}
+
 std::vector<std::string> launch_words(StudyLauncher launcher, std::size_t ranks,
                                       std::size_t ranks_per_node, std::size_t cpus_per_rank) {
   if (launcher == StudyLauncher::mpirun)

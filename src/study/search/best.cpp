@@ -15,6 +15,7 @@
 #include "lockstep/base/text/table.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/study/search/show.hpp"
+#include "study/search/columns.hpp"
 #include "study/search/verdict.hpp"
 
 namespace lockstep::study {
@@ -195,8 +196,7 @@ std::string best_text(const SearchFolder& folder, const std::vector<std::size_t>
   for (std::size_t place = 0; place < best.order.size(); ++place) {
     const auto& one = *std::ranges::find(all, best.order[place], &RepeatedTrial::trial);
     const std::size_t count = one.scores.size();
-    rows.push_back({std::to_string(place + 1),
-                    one.trial == 0 ? "0 (base)" : std::to_string(one.trial), std::to_string(count),
+    rows.push_back({std::to_string(place + 1), name_of(one.trial), std::to_string(count),
                     count > 0 ? fmt::format("{:.4f}", sign * mean(one.scores)) : "-",
                     count > 1 ? fmt::format("{:.4f}", std::sqrt(variance_of(one.scores))) : "-",
                     place > 0 ? fmt::format("{:.2g}", best.chances[place - 1]) : "-"});

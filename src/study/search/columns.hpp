@@ -12,6 +12,8 @@ namespace lockstep::study {
 /// The rows of tables, of which the first names the columns: one row a rung, or a trial.
 std::vector<std::vector<std::string>> rungs_table(const SearchFolder& folder);
 std::vector<std::vector<std::string>> trials_table(const SearchFolder& folder);
+/// "3", "0 (base)"
+std::string name_of(std::size_t trial);
 
 /// A key's value as a number: of choices that are texts, their place. Empty for another value than
 /// those of the space.

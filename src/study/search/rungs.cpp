@@ -59,12 +59,15 @@ std::vector<std::uint64_t> rung_epochs(std::uint64_t first, std::size_t keep_one
   return rungs;
 }
 
+bool is_better(double score, double other) {
+  return std::isnan(other) ? !std::isnan(score) : score > other;
+}
+
 std::vector<std::size_t> ranked(const std::map<std::size_t, double>& results) {
   std::vector<std::pair<double, std::size_t>> scores;
   for (const auto& [trial, score] : results) scores.emplace_back(score, trial);
-  std::ranges::stable_sort(scores, [](const auto& a, const auto& b) {
-    return std::isnan(b.first) ? !std::isnan(a.first) : a.first > b.first;
-  });
+  std::ranges::stable_sort(
+      scores, [](const auto& a, const auto& b) { return is_better(a.first, b.first); });
   std::vector<std::size_t> order;
   for (const auto& [score, trial] : scores) order.push_back(trial);
   return order;

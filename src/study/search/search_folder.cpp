@@ -99,35 +99,45 @@ double LegResult::value() const {
   return more_is_better ? score : -score;
 }
 
-void check_search(const fs::path& folder, const SearchSpec& spec, const SearchSpace& space,
-                  const config::Config& base) {
+namespace {
+
+/// The files of the trials. Throws as check_search().
+std::vector<std::string> checked_trials(const fs::path& folder, const SearchSpec& spec,
+                                        const SearchSpace& space, const config::Config& base) {
   require_sound(spec, space);
   require(base.resume.empty() && base.stop_after == 0 && base.stop_after_epoch == 0,
           "resume and stop-after: a search sets them itself");
   require(!base.data.val.empty() || !base.data.val_images.empty() || base.data.held_out > 0,
           "a search compares validations: give --data.val");
-  require_trainable(base_of(base), spec.ranks);
-  for (std::size_t number = 1; number < spec.trials; ++number)
-    trial_of(base_of(base), spec, space, number);
+  const config::Config kept = base_of(base);
+  require_trainable(kept, spec.ranks);
+  std::vector<std::string> files;
+  for (std::size_t number = 0; number < spec.trials; ++number)
+    files.push_back((number == 0 ? "# The base itself.\n" : "") +
+                    config::to_toml_where_other(trial_of(kept, spec, space, number), kept));
   require(
       !fs::exists(folder),
       fmt::format("{}: exists already; lockstep search run continues a search", folder.string()));
   require_makable(folder);
+  return files;
+}
+
+}  // namespace
+
+void check_search(const fs::path& folder, const SearchSpec& spec, const SearchSpace& space,
+                  const config::Config& base) {
+  checked_trials(folder, spec, space, base);
 }
 
 void write_search(const fs::path& folder, const SearchSpec& spec, const SearchSpace& space,
-                  const std::string& space_text, const config::Config& given) {
-  check_search(folder, spec, space, given);
-  const config::Config base = base_of(given);
+                  const std::string& space_text, const config::Config& base) {
+  const std::vector<std::string> trials = checked_trials(folder, spec, space, base);
   for (const char* below : {"trials", "results", "attempts", "runs", "logs"})
     make_directories(folder / below);
-  write_text_atomically(folder / "train.toml", config::to_toml(base));
+  write_text_atomically(folder / "train.toml", config::to_toml(base_of(base)));
   write_text_atomically(folder / "space.toml", space_text);
-  for (std::size_t number = 0; number < spec.trials; ++number)
-    write_text_atomically(
-        folder / "trials" / fmt::format("{}.toml", number),
-        (number == 0 ? "# The base itself.\n" : "") +
-            config::to_toml_where_other(trial_of(base, spec, space, number), base));
+  for (std::size_t number = 0; number < trials.size(); ++number)
+    write_text_atomically(folder / "trials" / fmt::format("{}.toml", number), trials[number]);
   write_text_atomically(folder / "search.json", fields_to_json(spec, true) + "\n");
 }
 

@@ -56,8 +56,11 @@ Interval correlation_of(const std::vector<double>& a, const std::vector<double>&
   return interval_around(rank_correlation(a, b), std::move(drawn), 0.95);
 }
 
-/// How many trials each rung has, and how they ended.
-std::vector<std::vector<std::string>> rung_rows(const SearchFolder& folder) {
+}  // namespace
+
+std::string name_of(std::size_t trial) { return trial == 0 ? "0 (base)" : std::to_string(trial); }
+
+std::vector<std::vector<std::string>> rungs_table(const SearchFolder& folder) {
   std::vector<std::vector<std::string>> rows{
       {"rung", "epochs", "done", "diverged", "failed", "best"}};
   for (std::size_t rung = 0; rung < folder.spec().epochs.size(); ++rung) {
@@ -75,12 +78,6 @@ std::vector<std::vector<std::string>> rung_rows(const SearchFolder& folder) {
   return rows;
 }
 
-}  // namespace
-
-std::vector<std::vector<std::string>> rungs_table(const SearchFolder& folder) {
-  return rung_rows(folder);
-}
-
 std::vector<std::vector<std::string>> trials_table(const SearchFolder& folder) {
   std::vector<std::vector<std::string>> rows{{"place", "trial", "epochs", "score"}};
   for (const Dimension& dimension : folder.space().dimensions)
@@ -90,8 +87,7 @@ std::vector<std::vector<std::string>> trials_table(const SearchFolder& folder) {
     const LegResult& newest = newest_leg(folder, trial);
     std::vector<std::string>& row = rows.emplace_back();
     row = {
-        std::to_string(++place), trial == 0 ? "0 (base)" : std::to_string(trial),
-        std::to_string(newest.epoch),
+        std::to_string(++place), name_of(trial), std::to_string(newest.epoch),
         newest.end == LegEnd::done ? fmt::format("{:.4f}", newest.score) : choice_name(newest.end)};
     const auto keys = folder.trials().find(trial);
     for (const Dimension& dimension : folder.space().dimensions)
@@ -126,8 +122,7 @@ std::vector<std::size_t> placed(const SearchFolder& folder) {
     if (leg.rung == 0) newest.push_back(&newest_leg(folder, leg.trial));
   std::ranges::stable_sort(newest, [](const LegResult* a, const LegResult* b) {
     if (a->rung != b->rung) return a->rung > b->rung;
-    const double one = a->value(), other = b->value();
-    return std::isnan(other) ? !std::isnan(one) : one > other;
+    return is_better(a->value(), b->value());
   });
   std::vector<std::size_t> trials;
   for (const LegResult* one : newest) trials.push_back(one->trial);

@@ -1,10 +1,12 @@
 #pragma once
 
-#include <sched.h>
-
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
+
+#include "lockstep/base/error.hpp"
+#include "lockstep/cluster/topology/bind.hpp"
 
 /// What trainings next to each other on one machine get of it, where no scheduler divides it.
 namespace lockstep::study {
@@ -15,27 +17,31 @@ namespace lockstep::study {
 class SlotCores {
  public:
   SlotCores(std::size_t slots, std::size_t slot) {
-    if (slots < 2 || ::sched_getaffinity(0, sizeof all_, &all_) != 0) return;
-    std::vector<int> cores;
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-      if (CPU_ISSET(core, &all_)) cores.push_back(core);
-    if (cores.empty()) return;
-    cpu_set_t part;
-    CPU_ZERO(&part);
-    const std::size_t first = slot * cores.size() / slots;
-    const std::size_t last = (slot + 1) * cores.size() / slots;
-    for (std::size_t k = first; k < last; ++k) CPU_SET(cores[k], &part);
-    if (first == last) CPU_SET(cores[first], &part);
-    narrowed_ = ::sched_setaffinity(0, sizeof part, &part) == 0;
+    if (slots < 2) return;
+    all_ = cluster::current_cpus();
+    if (all_.empty()) return;
+    const auto begin_of = [&](std::size_t k) { return k * all_.size() / slots; };
+    const std::size_t first = begin_of(slot), last = std::max(begin_of(slot + 1), first + 1);
+    const auto at = [&](std::size_t k) { return all_.begin() + static_cast<std::ptrdiff_t>(k); };
+    narrowed_ = binds({at(first), at(last)});
   }
   ~SlotCores() {
-    if (narrowed_) ::sched_setaffinity(0, sizeof all_, &all_);
+    if (narrowed_) binds(all_);
   }
   SlotCores(const SlotCores&) = delete;
   SlotCores& operator=(const SlotCores&) = delete;
 
  private:
-  cpu_set_t all_{};
+  static bool binds(const cluster::CpuSet& cpus) {
+    try {
+      cluster::bind_thread(cpus);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  cluster::CpuSet all_;
   bool narrowed_ = false;
 };
 

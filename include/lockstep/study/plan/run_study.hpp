@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/study/plan/study_plan.hpp"
 
 /// Does the steps of a planned study, one after the other.
@@ -14,6 +15,9 @@ enum class StudyLauncher {
   srun,   ///< steps inside a Slurm job
   mpirun  ///< ranks on this machine
 };
+
+/// By its name; "auto": srun in a Slurm job, otherwise mpirun.
+StudyLauncher launcher_of(const std::string& name, const cluster::EnvLookup& env);
 
 struct StudyRun {
   std::string program;  ///< lockstep itself

@@ -38,6 +38,9 @@ struct Leg {
   auto operator<=>(const Leg&) const = default;
 };
 
+/// NaN, no score, is worse than all others.
+bool is_better(double score, double other);
+
 /// The best first; of equal scores the trial with the lower number. Those without a score are last.
 std::vector<std::size_t> ranked(const std::map<std::size_t, double>& results);
 
