@@ -40,7 +40,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   const comm::Grid& grid = spec_.grid;
   if (grid.stages.count > 1)
     of_stage_ =
-        communicator_.split(grid.replicas.colour(), grid.replicas.index, "the replicas of a stage");
+        communicator_.split(grid.sharers.colour(), grid.sharers.index, "the replicas of a stage");
   auto [decisions, two_level] = decide({.spec = spec_,
                                         .backend = backend_,
                                         .communicator = replicas(),
@@ -52,6 +52,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   config_ = decisions_->in(spec_.config);
   trainer_spec_ = make_trainer_spec(config_, data_.input(), spec_.grid.replicas.count,
                                     spec_.grid.replicas.index);
+  require_tiles(trainer_spec_.network, config_.tiles);
   trainer_spec_.program.loss.weights = data_.loss_weights();
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());

@@ -48,6 +48,10 @@ class NormSpan {
   /// its own and gets the others. Waits for them, and meanwhile advances what else is in flight.
   /// Throws Error naming the ranks that are missing after the deadline.
   void gather(std::span<float> chunks, std::string_view name);
+  /// The same ranks, for messages of other kinds: see Communicator.
+  std::unique_ptr<comm::Communicator> channel(std::string_view name) {
+    return group_->channel(name);
+  }
 
  private:
   std::unique_ptr<comm::Communicator> group_;

@@ -17,12 +17,6 @@
 namespace lockstep::train {
 namespace {
 
-comm::Elements elements_of(std::span<std::byte> bytes) {
-  if (bytes.size() % sizeof(float) == 0)
-    return {bytes.data(), bytes.size() / sizeof(float), comm::ElementType::i32};
-  return {bytes.data(), bytes.size(), comm::ElementType::i8};
-}
-
 std::vector<std::string> names_of(const nn::ArenaLayout& layout) {
   std::vector<std::string> names;
   for (std::size_t s = 0; s < layout.moving_slices(); ++s)
@@ -152,7 +146,7 @@ data::Batch Pipeline::share_targets(const data::Batch& batch, std::size_t output
   for (const std::span<std::byte> bytes :
        {std::as_writable_bytes(std::span(targets_)), std::as_writable_bytes(std::span(wanted_))}) {
     if (bytes.empty()) continue;
-    const comm::Elements data = elements_of(bytes);
+    const comm::Elements data = comm::raw_elements(bytes);
     if (is_first())
       down_->send(data, axis_.count - 1, "targets of the rows", down_->network());
     else
@@ -181,7 +175,7 @@ void Pipeline::pass(const StagePiece& piece, backend::Program& program,
   const bool gives = piece.what == give_values || piece.what == give_gradients;
   const bool to_next = down == gives;
   const backend::Boundary boundary = to_next ? program.sent() : program.received();
-  const comm::Elements data = elements_of(down ? boundary.values : boundary.gradients);
+  const comm::Elements data = comm::raw_elements(down ? boundary.values : boundary.gradients);
   const int other = axis_.index + (to_next ? 1 : -1);
   const std::string name =
       fmt::format("{} of micro-batch {} {} stage {}", down ? "values" : "gradients",
