@@ -152,7 +152,7 @@ class Trainer {
   std::size_t sharers() const;  ///< of each batch: its shards, or the replicas
   std::vector<MicroBatch> plan(std::size_t global_rows) const;
   void run_turn(const data::Batch& batch, const std::vector<MicroBatch>& parts,
-                std::span<const StagePiece> turn, optim::StepScalars scalars);
+                std::span<const StagePiece> turn, optim::StepScalars scalars, bool ends);
   void run_backward(backend::Program& program, const StagePiece& piece, bool last);
   void run(const backend::Tape& tape, bool last);
   void wait_meanwhile();

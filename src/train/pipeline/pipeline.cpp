@@ -84,7 +84,7 @@ Pipeline::Pipeline(const PipelineSpec& spec, const nn::Network& whole, comm::Com
   std::vector<std::vector<StagePiece>> all;
   for (std::size_t s = 0; s < count; ++s)
     all.push_back(schedule_of_stage(spec_.order, s, {count, spec_.micro_batches}));
-  const std::string fault = fault_in(all, spec_.micro_batches);
+  const std::string fault = fault_in(spec_.order, all, spec_.micro_batches);
   check(fault.empty(), fault);
 }
 
@@ -114,6 +114,11 @@ std::string Pipeline::describe(const nn::Network& whole) const {
 std::size_t Pipeline::slots() const {
   return slots_of_stage(spec_.order, static_cast<std::size_t>(axis_.index),
                         {static_cast<std::size_t>(axis_.count), spec_.micro_batches});
+}
+
+std::size_t Pipeline::weights_later() const {
+  return late_in_stage(spec_.order, static_cast<std::size_t>(axis_.index),
+                       {static_cast<std::size_t>(axis_.count), spec_.micro_batches});
 }
 
 std::vector<StagePiece> Pipeline::pieces(std::size_t micro_batches) const {
@@ -174,6 +179,7 @@ void Pipeline::pass(const StagePiece& piece, backend::Program& program,
                     const Meanwhile& meanwhile) {
   if (is_whole()) return;
   using enum StagePiece::Do;
+  if (piece.what == weight_gradients) return;
   const bool down = piece.what == take_values || piece.what == give_values || piece.what == forward;
   if (piece.what == forward || piece.what == backward)
     return wait_for_gift(down, piece.slot, meanwhile);

@@ -44,6 +44,7 @@ class Pipeline {
   /// The part of `whole` that this stage has.
   nn::Network own(const nn::Network& whole) const { return is_whole() ? whole : own_; }
   std::size_t slots() const;
+  std::size_t weights_later() const;  ///< see ProgramSpec
   std::vector<StagePiece> pieces(std::size_t micro_batches) const;
 
   using Meanwhile = std::function<void()>;  ///< called while the host waits

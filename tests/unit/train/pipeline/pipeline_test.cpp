@@ -96,7 +96,8 @@ TEST_CASE("stages hold each tensor once, with the bits of one rank that accumula
     const Lines alone = lines_of(of_one, 1, false, PipelineOrder::gpipe, keys);
     REQUIRE(alone.size() > 190);
     for (const int stages : {2, 3, 4, 8})
-      for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
+      for (const PipelineOrder order :
+           {PipelineOrder::gpipe, PipelineOrder::one_f_one_b, PipelineOrder::zb_h1}) {
         INFO(stages << " stages, " << choice_name(order) << ", " << keys);
         Queues queues;
         CHECK(lines_of(queues, stages, stages % 2 == 0, order, keys) == alone);
