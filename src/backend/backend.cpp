@@ -29,6 +29,7 @@ ProgramSpec evaluation(ProgramSpec spec) {
   spec.update_bytes = 0;
   spec.exchange_bytes = 0;
   spec.recompute = {};
+  spec.weights_later = 0;
   return spec;
 }
 
@@ -73,6 +74,9 @@ class JoinedProgram final : public Program {
   void set_scalars(const optim::StepScalars& scalars) override { trained_->set_scalars(scalars); }
   const Tape& forward() const override { return forward_; }
   const Tape& backward(bool accumulate) const override { return trained_->backward(accumulate); }
+  const Tape& weight_gradients(bool accumulate) const override {
+    return trained_->weight_gradients(accumulate);
+  }
   Boundary sent() override { return trained_->sent(); }
   Metrics take_metrics() override { return trained_->take_metrics(); }
   void copy_logits(std::span<float> logits) const override { trained_->copy_logits(logits); }
@@ -103,6 +107,11 @@ class JoinedProgram final : public Program {
 };
 
 }  // namespace
+
+const Tape& Program::weight_gradients(bool) const {
+  static const Tape none;
+  return none;
+}
 
 Metrics& Metrics::operator+=(const Metrics& more) {
   loss += more.loss;

@@ -72,16 +72,21 @@ std::size_t Lifetimes::aligned(std::size_t bytes) const {
 
 std::vector<PlannedBuffer> Lifetimes::buffers() const {
   std::vector<PlannedBuffer> all = requested();
-  for (PlannedBuffer& buffer : all)
-    buffer.in_slot = buffer.lives && buffer.lives->life.first < spec_.parts &&
-                     buffer.lives->life.last >= spec_.parts;
+  for (PlannedBuffer& buffer : all) {
+    if (!buffer.lives) continue;
+    const Life& life = buffer.lives->life;
+    buffer.in_slot = life.first < spec_.parts && life.last >= spec_.parts;
+    buffer.is_late =
+        life.first >= spec_.parts && life.first < backward_end() && life.last >= backward_end();
+  }
   return all;
 }
 
 /// By step of the tape, and once more after the last: what is always kept is in use then, too.
 std::vector<std::size_t> Lifetimes::alive(const std::vector<PlannedBuffer>& buffers) const {
   // Sums wrap, and come back.
-  std::vector<std::size_t> change(spec_.parts + after_forward_.size() + 2, 0);
+  const std::size_t steps = backward_end() + (spec_.weights_later ? spec_.parts : 0);
+  std::vector<std::size_t> change(steps + 2, 0);
   const auto add = [&](const Life& life, std::size_t bytes) {
     change[life.first] += bytes;
     change[life.last + 1] -= bytes;

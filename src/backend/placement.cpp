@@ -71,7 +71,7 @@ class Choice {
  private:
   Placement place(const std::vector<Span>& spans) const {
     lifetimes_.choose(spans);
-    return lifetimes_.place(spec_.slots);
+    return lifetimes_.place(spec_.slots, spec_.weights_later);
   }
 
   Placement keep_limit(const Chain& chain) const {
@@ -126,34 +126,53 @@ class Choice {
 
 }  // namespace
 
-Placement::Placement(const std::vector<PlannedBuffer>& buffers, std::size_t slots,
+Placement::Placement(const std::vector<PlannedBuffer>& buffers, const Flying& flying,
                      std::size_t alignment)
-    : slots_(slots), shared_(alignment), slot_(alignment) {
+    : flying_(flying), shared_(alignment), slot_(alignment), late_(alignment) {
   for (const PlannedBuffer& buffer : buffers) {
     BufferPlace first, again;
     if (buffer.lives) {
       const Life& life = buffer.lives->life;
-      first.in_slot = slots > 1 && buffer.in_slot;
-      first.buffer = (first.in_slot ? slot_ : shared_).add(buffer.bytes, life.first, life.last);
+      if (flying.slots > 1 && buffer.in_slot) first.where = Where::slot;
+      if (flying.slots > 1 && buffer.is_late) first.where = Where::late;
+      first.buffer = planner(first.where).add(buffer.bytes, life.first, life.last);
       again = first;
       if (const auto& later = buffer.lives->again)
-        again = {false, shared_.add(buffer.bytes, later->first, later->last)};
+        again = {Where::shared, shared_.add(buffer.bytes, later->first, later->last)};
     }
     places_[0].push_back(first);
     places_[1].push_back(again);
   }
-  shared_.place();
-  slot_.place();
+  for (MemoryPlanner* one : {&shared_, &slot_, &late_}) one->place();
+}
+
+MemoryPlanner& Placement::planner(Where where) {
+  if (where == Where::shared) return shared_;
+  return where == Where::slot ? slot_ : late_;
 }
 
 Placement::Offsets Placement::offsets() const {
-  Offsets offsets(slots_);
-  for (std::size_t slot = 0; slot < slots_; ++slot)
+  Offsets offsets(flying_.slots);
+  for (std::size_t slot = 0; slot < flying_.slots; ++slot)
     for (const bool after_forward : {false, true})
       for (const BufferPlace& place : places_[after_forward])
         offsets[slot][after_forward].push_back(
-            place.in_slot ? shared_.total() + slot * slot_.total() + slot_.offset(place.buffer)
-                          : shared_.offset(place.buffer));
+            place.where == Where::slot
+                ? shared_.total() + slot * slot_.total() + slot_.offset(place.buffer)
+            : place.where == Where::shared ? shared_.offset(place.buffer)
+                                           : 0);
+  return offsets;
+}
+
+std::vector<std::vector<std::size_t>> Placement::late_offsets() const {
+  const std::size_t before = shared_.total() + flying_.slots * slot_.total();
+  std::vector<std::vector<std::size_t>> offsets(flying_.later);
+  for (std::size_t late = 0; late < flying_.later; ++late)
+    for (const BufferPlace& place : places_[1])
+      offsets[late].push_back(place.where == Where::late
+                                  ? before + late * late_.total() + late_.offset(place.buffer)
+                              : place.where == Where::shared ? shared_.offset(place.buffer)
+                                                             : 0);
   return offsets;
 }
 

@@ -243,6 +243,11 @@ void check_stages(const Config& config) {
   leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute",
             "memory-limit counts one program with all layers: give the number of segments of a "
             "stage");
+  refuser(config, "pipeline")(
+      config.pipeline == PipelineOrder::zb_h1 &&
+          config.recompute.mode != backend::Recompute::Mode::none,
+      "recompute",
+      "what is made again would stay until the weight gradients, so that it saves no memory");
 }
 
 void check_tiles(const Config& config) {

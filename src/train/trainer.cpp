@@ -119,6 +119,7 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
   spec_.program.tiles = tiles_.get();
   if (tiles_) spec_.program.tile = tiles_->place();
   spec_.program.slots = pipeline_.slots();
+  spec_.program.weights_later = pipeline_.weights_later();
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
   parameters_->set_loss_scale(first_loss_scale(sharers()));
   if (keeps_average()) parameters_->start_average();
@@ -204,11 +205,14 @@ void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr
       spec_.program.loss.task == data::Task::classes ? 0 : spec_.network.classes;
   const data::Batch mine = pipeline_.share_targets(batch, outputs, [&] { wait_meanwhile(); });
   const std::vector<StagePiece> pieces = pipeline_.pieces(parts.size());
+  std::vector<std::size_t> rows;
+  for (const MicroBatch& part : parts) rows.push_back(part.rows);
+  pipeline_.begin(std::move(rows));
   // A turn is what follows each other of one micro-batch.
   for (auto turn = pieces.begin(); turn != pieces.end();) {
     const auto end = std::find_if(
         turn, pieces.end(), [&](const StagePiece& piece) { return piece.micro != turn->micro; });
-    run_turn(mine, parts, {turn, end}, scalars);
+    run_turn(mine, parts, {turn, end}, scalars, end == pieces.end());
     turn = end;
   }
   ++steps_done_;
@@ -238,16 +242,16 @@ bool Trainer::all_full(const std::vector<MicroBatch>& parts) const {
                      [&](const MicroBatch& part) { return part.global_rows == rows; });
 }
 
-/// The last one reduces and updates, too.
+/// The one that ends the step reduces and updates, too.
 void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& parts,
-                       std::span<const StagePiece> turn, optim::StepScalars scalars) {
+                       std::span<const StagePiece> turn, optim::StepScalars scalars, bool ends) {
   using enum StagePiece::Do;
   const std::size_t index = turn.front().micro;
   const MicroBatch& part = parts[index];
   const auto has = [&](StagePiece::Do what) {
     return std::ranges::find(turn, what, &StagePiece::what) != turn.end();
   };
-  const bool last = index + 1 == parts.size(), ends = last && has(backward);
+  const bool last = index + 1 == parts.size();
   if (part.rows == 0) {
     if (has(backward)) contribute_nothing(last);
     if (ends) reduce_and_update(scalars, parts.size());
@@ -271,7 +275,7 @@ void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& 
       if (piece.what == forward) {
         run(program.forward(), last);
         laps_->end(&observe::StepTimes::forward_ms);
-      } else if (piece.what == backward) {
+      } else if (piece.what == backward || piece.what == weight_gradients) {
         run_backward(program, piece, last);
       } else {
         laps_->end(&observe::StepTimes::exposed_comm_ms);
@@ -297,7 +301,10 @@ void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& 
 
 void Trainer::run_backward(backend::Program& program, const StagePiece& piece, bool last) {
   enter_phase(comm::Phase::backward);
-  run(program.backward(piece.micro > 0 && !exchange_->adds_shards()), last);
+  const bool adds = piece.micro > 0 && !exchange_->adds_shards();
+  run(piece.what == StagePiece::Do::backward ? program.backward(adds)
+                                             : program.weight_gradients(adds),
+      last);
   if (!last && exchange_->adds_shards()) exchange_->keep();
   laps_->end(&observe::StepTimes::backward_ms);
 }
@@ -334,7 +341,8 @@ void Trainer::contribute_nothing(bool last) {
   }
   if (!last) return exchange_->keep();
   const backend::Program& full = program_for(spec_.program.batch);
-  for (const backend::Tape* tape : {&full.forward(), &full.backward(false)})
+  for (const backend::Tape* tape :
+       {&full.forward(), &full.backward(false), &full.weight_gradients(false)})
     for (const backend::TapeStep& piece : *tape) {
       if (piece.join) piece.join();
       for (const std::size_t slice : piece.final_slices) exchange_->ready(slice);

@@ -16,7 +16,8 @@ struct LifetimesSpec {
   bool cut_is_next = false;  ///< that part also makes the cut's value, so that its backward needs
                              ///< what the segment before made
   bool training = true;
-  std::size_t alignment = 1;  ///< of all buffers, in bytes
+  bool weights_later = false;  ///< backward leaves weight gradients to steps after it, by part
+  std::size_t alignment = 1;   ///< of all buffers, in bytes
 };
 
 /// Which buffer of a program is in use when, for any choice of the spans that are made again; what
@@ -43,7 +44,10 @@ class Lifetimes {
   SpanCost cost(const Span& span);
   /// The most bytes alive at a time.
   std::size_t peak() const;
-  Placement place(std::size_t slots) const { return {buffers(), slots, spec_.alignment}; }
+  /// `later`: ProgramSpec::weights_later.
+  Placement place(std::size_t slots, std::size_t later) const {
+    return {buffers(), {.slots = slots, .later = later}, spec_.alignment};
+  }
 
  protected:
   explicit Lifetimes(LifetimesSpec spec) : spec_(std::move(spec)) {}
@@ -51,6 +55,11 @@ class Lifetimes {
   /// The numbers of a part's steps after forward; 0: it has none.
   std::size_t again_at(std::size_t part) const { return again_[part]; }
   std::size_t backward_at(std::size_t part) const { return backward_[part]; }
+  /// The step that makes a part's weight gradients: backward, or one after it, from the last part
+  /// to the first.
+  std::size_t weights_at(std::size_t part) const {
+    return spec_.weights_later ? backward_end() + spec_.parts - 1 - part : backward_[part];
+  }
   /// True when a chosen span begins after this unit.
   bool ends_span(std::size_t unit) const;
   /// The chosen span to which this unit of this part belongs.
@@ -66,6 +75,7 @@ class Lifetimes {
   virtual std::vector<PlannedBuffer> requested() const = 0;
 
  private:
+  std::size_t backward_end() const { return spec_.parts + after_forward_.size(); }
   std::size_t end_of(const Span& span) const;
   std::size_t begin_of_backward(const Span& span) const;
   void run(std::size_t part, bool again);

@@ -53,29 +53,43 @@ struct PlannedBuffer {
   std::optional<Lives> lives;  ///< nothing: it needs no place
   std::size_t unit = 0;        ///< which makes it
   bool in_slot = false;        ///< a micro-batch in flight keeps it
+  bool is_late = false;        ///< a micro-batch without its weight gradients keeps it
+};
+
+/// Micro-batches in flight, and those of them that have run backward.
+struct Flying {
+  std::size_t slots = 1, later = 0;
 };
 
 /// The places of all buffers in one block. With several slots, what a micro-batch keeps from
-/// forward to backward has a place in each slot, after what all share. Pure.
+/// forward to backward has a place in each slot, after what all share; and what it keeps from there
+/// to its weight gradients has one of the places after those. Pure.
 class Placement {
  public:
-  Placement(const std::vector<PlannedBuffer>& buffers, std::size_t slots, std::size_t alignment);
+  Placement(const std::vector<PlannedBuffer>& buffers, const Flying& flying, std::size_t alignment);
   /// Bytes from the block's start, by slot, for forward and for what comes after it, and by buffer;
   /// any number for a buffer that has no place.
   using Offsets = std::vector<std::array<std::vector<std::size_t>, 2>>;
   Offsets offsets() const;
-  std::size_t total() const { return shared_.total() + slots_ * slot_.total(); }
+  /// The same for what is late, by micro-batch of those that may wait for their weight gradients.
+  std::vector<std::vector<std::size_t>> late_offsets() const;
+  std::size_t total() const {
+    return shared_.total() + flying_.slots * slot_.total() + flying_.later * late_.total();
+  }
   std::size_t without_reuse() const {
-    return shared_.without_reuse() + slots_ * slot_.without_reuse();
+    return shared_.without_reuse() + flying_.slots * slot_.without_reuse() +
+           flying_.later * late_.without_reuse();
   }
 
  private:
+  enum class Where { shared, slot, late };
   struct BufferPlace {
-    bool in_slot = false;
+    Where where = Where::shared;
     std::size_t buffer = 0;
   };
-  std::size_t slots_;
-  MemoryPlanner shared_, slot_;
+  MemoryPlanner& planner(Where where);
+  Flying flying_;
+  MemoryPlanner shared_, slot_, late_;
   std::vector<BufferPlace> places_[2];  // by buffer
 };
 

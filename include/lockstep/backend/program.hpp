@@ -101,6 +101,9 @@ struct ProgramSpec {
   /// Micro-batches in flight: how many may have run forward before their backward. What a
   /// micro-batch keeps in between takes memory in each slot; the rest is shared.
   std::size_t slots = 1;
+  /// 0: backward makes all gradients. Else it leaves the convolutions' weight gradients to
+  /// Program::weight_gradients(), of at most that many micro-batches at a time, in their order.
+  std::size_t weights_later = 0;
   /// Micro-batches of this program are in flight together with those of another one for other rows:
   /// what it keeps shares no memory with that.
   bool own_memory = false;
@@ -186,9 +189,12 @@ class Program {
   virtual const Tape& forward() const = 0;
   /// accumulate: add to the gradients instead of replacing them.
   virtual const Tape& backward(bool accumulate) const = 0;
+  /// With ProgramSpec::weights_later: what backward has left; else empty. The slot of its
+  /// micro-batch stays in use until then.
+  virtual const Tape& weight_gradients(bool accumulate) const;
   /// A stage's boundaries, for the selected slot; empty where the network has none. Before forward
   /// the caller fills received().values, and before backward sent().gradients; the other two are
-  /// filled by forward and backward. received().values must stay until backward has finished.
+  /// filled by forward and backward. received().values must stay until all gradients are made.
   virtual Boundary received() { return {}; }
   virtual Boundary sent() { return {}; }
   virtual Metrics take_metrics() = 0;  ///< since the last call; synchronises on a GPU

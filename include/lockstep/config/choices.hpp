@@ -42,8 +42,9 @@ enum class Wire { fp32, bf16, fp16, int8 };
 enum class SyncGroup { node, rank };
 
 /// In which order the stages of a network run the micro-batches of a step: all forwards, then all
-/// backwards; or a backward as soon as there is one, so that fewer are in memory at once.
-enum class PipelineOrder { gpipe, one_f_one_b };
+/// backwards; or a backward as soon as there is one, so that fewer are in memory at once; or so
+/// with weight gradients apart, which a stage makes where it would wait (ZB-H1 of Qi et al. 2024).
+enum class PipelineOrder { gpipe, one_f_one_b, zb_h1 };
 
 /// The last layer of a run that begins with a file's weights: the file's, or a new one; automatic:
 /// the file's where it tells the data set's classes apart.
@@ -76,7 +77,8 @@ struct Choices<config::SyncGroup> {
 template <>
 struct Choices<config::PipelineOrder> {
   using enum config::PipelineOrder;
-  static constexpr Choice<config::PipelineOrder> all[] = {{gpipe, "gpipe"}, {one_f_one_b, "1f1b"}};
+  static constexpr Choice<config::PipelineOrder> all[] = {
+      {gpipe, "gpipe"}, {one_f_one_b, "1f1b"}, {zb_h1, "zb-h1"}};
 };
 
 template <>

@@ -156,7 +156,7 @@ class Trainer {
   comm::GridAxis replica() const;  ///< this rank's place among those with other rows
   std::vector<MicroBatch> plan(std::size_t global_rows) const;
   void run_turn(const data::Batch& batch, const std::vector<MicroBatch>& parts,
-                std::span<const StagePiece> turn, optim::StepScalars scalars);
+                std::span<const StagePiece> turn, optim::StepScalars scalars, bool ends);
   void run_backward(backend::Program& program, const StagePiece& piece, bool last);
   void run(const backend::Tape& tape, bool last);
   void wait_meanwhile();

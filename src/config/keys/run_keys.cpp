@@ -68,8 +68,9 @@ std::vector<ConfigKey> run_keys() {
           .of_pace(),
       key("pipeline", &C::pipeline,
           "with stages: gpipe runs all micro-batches forward, then all backward; 1f1b each "
-          "backward "
-          "as soon as it can, and keeps fewer in memory; the bits are the same")
+          "backward as soon as it can, and keeps fewer in memory; zb-h1 the same, with weight "
+          "gradients apart, made where a stage would wait: less is idle, and late stages keep more "
+          "in memory; the bits are the same")
           .needs("stages", has_stages)
           .bookkeeping()
           .between_ranks()

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/device/idle.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/units/conv/folded_runner.hpp"
@@ -55,6 +56,8 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
                spec.lanes > 0 ? spec.lanes : team.lanes()),
       image_(context_) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
+  check(spec.weights_later == 0 || spec.recompute.mode == backend::Recompute::Mode::none,
+        "weight gradients that come later need what backward makes again");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
   check(spec.tile.is_whole() || (spec.training && spec.tiles && can_share_rows(network)),
         "tiles are of a whole network that trains, and belong to a group");
@@ -163,8 +166,7 @@ void CpuProgram::plan_line_messages() {
 
 /// Decides what backward makes again, and places all buffers.
 void CpuProgram::place() {
-  lifetimes_ =
-      std::make_unique<Lifetimes>(network_, context_.units, context_.requests, spec_.training);
+  lifetimes_ = std::make_unique<Lifetimes>(network_, context_.units, context_.requests, spec_);
   const std::size_t parameters = 3 * sizeof(float) * context_.parameters.arena().size;
   const std::size_t scratch = spec_.recompute.scratch_reserved ? 0 : workspace();
   const auto placed = [&] {
@@ -182,6 +184,8 @@ void CpuProgram::place() {
   // The search took some megabytes, which would otherwise stay in the heap while steps run.
   if (spec_.recompute.mode != backend::Recompute::Mode::none) ::malloc_trim(0);
   context_.places = placement.offsets();
+  context_.late_places = placement.late_offsets();
+  context_.late_of_slot.resize(spec_.slots);
   for (std::size_t u = 0; u < context_.units.size(); ++u)
     context_.kept.push_back(lifetimes_->kept(u));
   memory_ = {.activations = placement.total(),
@@ -210,7 +214,10 @@ void CpuProgram::make_tapes() {
                         .final_slices = {},
                         .join = joining(context_.norm_statistics[r])});
   if (!spec_.training) return;
-  for (const bool accumulate : {false, true}) backward_[accumulate] = make_backward(accumulate);
+  for (const bool accumulate : {false, true}) {
+    backward_[accumulate] = make_backward(accumulate);
+    if (spec_.weights_later > 0) weights_[accumulate] = make_weights(accumulate);
+  }
 }
 
 backend::Tape CpuProgram::make_backward(bool accumulate) {
@@ -226,11 +233,34 @@ backend::Tape CpuProgram::make_backward(bool accumulate) {
                            .final_slices = {},
                            .join = joining(context_.norm_sums[region])};
     for (const std::size_t u : at.units) {
-      const auto slices = runners_[u]->slices();
-      step.final_slices.insert(step.final_slices.end(), slices.begin(), slices.end());
+      const std::vector<std::size_t> late = runners_[u]->late_slices();
+      for (const std::size_t slice : runners_[u]->slices())
+        if (std::ranges::find(late, slice) == late.end()) step.final_slices.push_back(slice);
     }
     tape.push_back(std::move(step));
   }
+  if (spec_.weights_later > 0)
+    tape.front().run = [this, run = tape.front().run] {
+      take_late();
+      run();
+    };
+  return tape;
+}
+
+/// The regions that have any, in the order of backward.
+backend::Tape CpuProgram::make_weights(bool accumulate) {
+  backend::Tape tape;
+  for (std::size_t r = context_.regions.size(); r-- > 0;) {
+    backend::TapeStep step{.name = context_.regions[r].name + " weights",
+                           .run = [this, r, accumulate] { run_weights(r, accumulate); },
+                           .final_slices = {}};
+    for (const std::size_t u : context_.regions[r].units) {
+      const auto slices = runners_[u]->late_slices();
+      step.final_slices.insert(step.final_slices.end(), slices.begin(), slices.end());
+    }
+    if (!step.final_slices.empty()) tape.push_back(std::move(step));
+  }
+  tape.push_back({"weights end", [this] { ++ended_; }, {}});
   return tape;
 }
 
@@ -378,6 +408,30 @@ void CpuProgram::run_again(std::size_t r) {
       if (u != kept) runners_[u]->forward_again(chunk);
   });
   send(context_.made_values[r]);
+}
+
+/// Micro-batches take the places of what is late in turn: they end in the order in which they
+/// begin.
+void CpuProgram::take_late() {
+  check(begun_ - ended_ < spec_.weights_later,
+        fmt::format("more than {} wait for their weight gradients",
+                    counted(spec_.weights_later, "micro-batch")));
+  context_.late_of_slot[context_.slot] = begun_++ % spec_.weights_later;
+}
+
+void CpuProgram::run_weights(std::size_t r, bool accumulate) {
+  const Region& region = context_.regions[r];
+  context_.after_forward = true;
+  for (const std::size_t u : region.units) runners_[u]->before_weights(accumulate);
+  on_lanes([&](std::size_t lane) {
+    for (const Chunk& chunk : region.lanes[lane]) {
+      for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
+      for (const std::size_t u : region.units) runners_[u]->make_weights(chunk);
+    }
+  });
+  on_lanes([&](std::size_t lane) {
+    for (const std::size_t u : region.units) runners_[u]->after_weights(lane);
+  });
 }
 
 void CpuProgram::run_backward(std::size_t r, bool accumulate) {

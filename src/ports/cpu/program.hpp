@@ -70,6 +70,9 @@ class CpuProgram final : public backend::Program {
   }
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool accumulate) const override { return backward_[accumulate]; }
+  const backend::Tape& weight_gradients(bool accumulate) const override {
+    return weights_[accumulate];
+  }
   backend::Boundary received() override {
     return receive_ ? receive_->boundary() : backend::Boundary{};
   }
@@ -88,12 +91,15 @@ class CpuProgram final : public backend::Program {
   void place();
   void make_tapes();
   backend::Tape make_backward(bool accumulate);
+  backend::Tape make_weights(bool accumulate);
   std::size_t workspace() const;
   void begin_forward();
   void fold_units(const std::vector<std::size_t>& units) const;
   void run_forward(std::size_t region);
   void run_again(std::size_t region);
   void run_backward(std::size_t region, bool accumulate);
+  void take_late();
+  void run_weights(std::size_t region, bool accumulate);
   void exchange(NormMessage& message);
   static std::function<void()> joining(NormMessage& message);
   template <class Call>
@@ -121,7 +127,9 @@ class CpuProgram final : public backend::Program {
   /// region when this runs.
   std::optional<std::uint64_t> folded_version_;
   bool folds_by_region_ = false;
-  backend::Tape forward_, backward_[2];
+  backend::Tape forward_, backward_[2], weights_[2];
+  /// Of weights_later: how many micro-batches have begun backward, and ended it altogether.
+  std::size_t begun_ = 0, ended_ = 0;
   std::vector<LineMessage*> awaited_;  ///< from and to other tiles
   std::atomic<bool> lines_there_{true}, lines_lost_{false};
 };

@@ -185,6 +185,9 @@ struct Context {
   backend::Placement::Offsets places;
   std::vector<bool> kept;      ///< by unit: its value has a place
   bool after_forward = false;  ///< which of the places hold
+  /// With weights_later: places of what is late, and which of them a slot's micro-batch has.
+  std::vector<std::vector<std::size_t>> late_places;
+  std::vector<std::size_t> late_of_slot;
 
   void plan_lines();  ///< once the units are known
   std::vector<nn::LineRange> needed(std::size_t unit, nn::LineRange UnitLines::*part) const;
@@ -213,6 +216,12 @@ struct Context {
   std::size_t backward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {
     return buffer({BufferRequest::Kind::backward, bytes, 0, from, to});
   }
+  std::size_t weights_buffer(std::size_t bytes, std::size_t region) {
+    return buffer({BufferRequest::Kind::weights, bytes, 0, region, region});
+  }
+  std::size_t late_buffer(std::size_t bytes, std::size_t region) {
+    return buffer({BufferRequest::Kind::late, bytes, 0, region, region});
+  }
   /// Reserves a place in the lane's scratch of this region, for a chunk's own lines or for those
   /// that `reader` reads; returns its offset.
   std::size_t scratch(std::size_t region, const Map& map,
@@ -237,6 +246,9 @@ struct Context {
   template <class T = std::byte>
   T* at(std::size_t buffer) const {
     return block->as<T>(places[slot][after_forward][buffer]);
+  }
+  std::byte* late_at(std::size_t buffer) const {
+    return block->as<std::byte>(late_places[late_of_slot[slot]][buffer]);
   }
   std::byte* lane_at(std::size_t lane, std::size_t offset) const {
     return lane_scratch[lane].data() + offset;
@@ -277,6 +289,10 @@ class Runner {
   virtual void recompute(const Chunk&) {}  ///< in network order, before the chunk's backward
   virtual void backward(const Chunk&) {}
   virtual void after_backward(std::size_t /*lane*/, bool /*accumulate*/) {}
+  /// The same for weight gradients that backward has left, after recompute().
+  virtual void before_weights(bool /*accumulate*/) {}  ///< by one thread
+  virtual void make_weights(const Chunk&) {}
+  virtual void after_weights(std::size_t /*lane*/) {}
   /// The unit's value for these lines, computed now unless it is already there. Other lines than
   /// the chunk's own are those that the asking unit reads for it.
   virtual const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) = 0;
@@ -289,6 +305,8 @@ class Runner {
   virtual const std::byte* second_gradient(const Chunk&) { return nullptr; }
   /// The arena's slices whose gradients this unit makes.
   virtual std::vector<std::size_t> slices() const { return {}; }
+  /// Those of them that backward leaves.
+  virtual std::vector<std::size_t> late_slices() const { return {}; }
 
   Context& c;
   const std::size_t index;

@@ -112,6 +112,7 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
       context_{network_, spec_, plan_, parameters_, device_, input_},
       scalars_(spec_.slots) {
   check(parameters.precision() == spec.precision, "the parameters were made for another precision");
+  check(spec.weights_later == 0, "on a GPU, backward makes all gradients");
   require_room(shares.block.lacking(plan_.block) + shares.workspace.lacking(plan_.workspace),
                spec_.batch);
   block_ = shares.block.of_size(plan_.block, "the values of a step");

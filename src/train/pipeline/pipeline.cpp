@@ -78,7 +78,7 @@ Pipeline::Pipeline(const PipelineSpec& spec, const nn::Network& whole, comm::Com
   std::vector<std::vector<StagePiece>> all;
   for (std::size_t s = 0; s < count; ++s)
     all.push_back(schedule_of_stage(spec_.order, s, {count, spec_.micro_batches}));
-  const std::string fault = fault_in(all, spec_.micro_batches);
+  const std::string fault = fault_in(spec_.order, all, spec_.micro_batches);
   check(fault.empty(), fault);
 }
 
@@ -108,6 +108,11 @@ std::string Pipeline::describe(const nn::Network& whole) const {
 std::size_t Pipeline::slots() const {
   return slots_of_stage(spec_.order, static_cast<std::size_t>(axis_.index),
                         {static_cast<std::size_t>(axis_.count), spec_.micro_batches});
+}
+
+std::size_t Pipeline::weights_later() const {
+  return late_in_stage(spec_.order, static_cast<std::size_t>(axis_.index),
+                       {static_cast<std::size_t>(axis_.count), spec_.micro_batches});
 }
 
 std::vector<StagePiece> Pipeline::pieces(std::size_t micro_batches) const {
@@ -164,30 +169,82 @@ data::Batch Pipeline::share_targets(const data::Batch& batch, std::size_t output
   return mine;
 }
 
+void Pipeline::begin(std::vector<std::size_t> rows) {
+  rows_ = std::move(rows);
+  gradient_places_.clear();
+  gradients_taken_ = 0;
+}
+
 void Pipeline::pass(const StagePiece& piece, backend::Program& program,
                     const Meanwhile& meanwhile) {
   if (is_whole()) return;
   using enum StagePiece::Do;
-  const bool down = piece.what == take_values || piece.what == give_values || piece.what == forward;
-  if (piece.what == forward || piece.what == backward)
-    return wait_for_gift(down, piece.slot, meanwhile);
-  comm::Communicator& on = channel(down);
-  const bool gives = piece.what == give_values || piece.what == give_gradients;
-  const bool to_next = down == gives;
-  const backend::Boundary boundary = to_next ? program.sent() : program.received();
-  const comm::Elements data = comm::raw_elements(down ? boundary.values : boundary.gradients);
-  const int other = axis_.index + (to_next ? 1 : -1);
-  const std::string name =
-      fmt::format("{} of micro-batch {} {} stage {}", down ? "values" : "gradients",
-                  piece.micro + 1, gives ? "to" : "from", other + 1);
-  if (gives) {
-    on.send(data, other, name, on.network());
-    given_[down].at(piece.slot) = on.network().record_newest();
-    return;
+  switch (piece.what) {
+    case take_values:
+      return receive_values(piece.micro, program, meanwhile);
+    case take_gradients:
+      return receive_gradients(piece.micro, meanwhile);
+    case give_values:
+    case give_gradients:
+      return give(piece, program);
+    case forward:
+    case backward:
+      return wait_for_gift(piece.what == forward, piece.slot, meanwhile);
+    case weight_gradients:
+      return;
   }
-  on.receive(data, other, name, on.network());
-  const auto came = on.network().record_newest();
-  wait(on, *came, meanwhile);
+}
+
+std::string Pipeline::name_of(bool down, std::size_t micro, bool gives, int other) const {
+  return fmt::format("{} of micro-batch {} {} stage {}", down ? "values" : "gradients", micro + 1,
+                     gives ? "to" : "from", other + 1);
+}
+
+void Pipeline::give(const StagePiece& piece, backend::Program& program) {
+  const bool down = piece.what == StagePiece::Do::give_values;
+  const backend::Boundary boundary = down ? program.sent() : program.received();
+  const int other = axis_.index + (down ? 1 : -1);
+  comm::Communicator& on = channel(down);
+  on.send(comm::raw_elements(down ? boundary.values : boundary.gradients), other,
+          name_of(down, piece.micro, true, other), on.network());
+  given_[down].at(piece.slot) = on.network().record_newest();
+  if (!down) return;
+  gradient_places_.push_back(boundary.gradients);
+  expect_gradients();
+}
+
+void Pipeline::receive_values(std::size_t micro, backend::Program& program,
+                              const Meanwhile& meanwhile) {
+  const std::span<std::byte> to = program.received().values;
+  const std::size_t row_bytes = to.size() / rows_.at(micro);
+  if (!coming_[true]) expect_values(micro, row_bytes);
+  wait(*down_, *std::exchange(coming_[true], nullptr), meanwhile);
+  std::copy_n(landing_.begin(), to.size(), to.begin());
+  if (micro + 1 < rows_.size()) expect_values(micro + 1, row_bytes);
+}
+
+void Pipeline::expect_values(std::size_t micro, std::size_t row_bytes) {
+  landing_.resize(std::max(landing_.size(), rows_.at(micro) * row_bytes));
+  const int other = axis_.index - 1;
+  down_->receive(comm::raw_elements(std::span(landing_).first(rows_[micro] * row_bytes)), other,
+                 name_of(true, micro, false, other), down_->network());
+  coming_[true] = down_->network().record_newest();
+}
+
+void Pipeline::receive_gradients(std::size_t micro, const Meanwhile& meanwhile) {
+  check(coming_[false] && micro == gradients_taken_, "gradients that nothing was given for");
+  wait(*up_, *std::exchange(coming_[false], nullptr), meanwhile);
+  ++gradients_taken_;
+  expect_gradients();
+}
+
+/// Of the next micro-batch, once it has run forward.
+void Pipeline::expect_gradients() {
+  if (coming_[false] || gradients_taken_ == gradient_places_.size()) return;
+  const int other = axis_.index + 1;
+  up_->receive(comm::raw_elements(gradient_places_[gradients_taken_]), other,
+               name_of(false, gradients_taken_, false, other), up_->network());
+  coming_[false] = up_->network().record_newest();
 }
 
 void Pipeline::settle(const Meanwhile& meanwhile) {

@@ -26,6 +26,7 @@ struct PipelineSpec {
 /// stages of its replica. A replica computes what one rank would that accumulates the same
 /// micro-batches, bit for bit. Values go down and gradients come up on two channels: each is in the
 /// order of the schedule, whatever the other one does, so that no order of messages can deadlock.
+/// Each receive begins one micro-batch ahead, so that a message travels while the stage computes.
 /// One stage alone has all of the network, and no messages.
 /// **Thread safety:** none; the main thread uses it.
 class Pipeline {
@@ -44,9 +45,13 @@ class Pipeline {
   /// The part of `whole` that this stage has.
   nn::Network own(const nn::Network& whole) const { return is_whole() ? whole : own_; }
   std::size_t slots() const;
+  std::size_t weights_later() const;  ///< see ProgramSpec
   std::vector<StagePiece> pieces(std::size_t micro_batches) const;
 
   using Meanwhile = std::function<void()>;  ///< called while the host waits
+
+  /// Begins a step of micro-batches with these rows.
+  void begin(std::vector<std::size_t> rows);
 
   /// This rank's part of a step: the last stage gets the targets, which only the first one's loader
   /// has. They stay until the next call. `outputs`: values of Batch::wanted in a row; 0: there are
@@ -78,6 +83,12 @@ class Pipeline {
   comm::Communicator& channel(bool down) { return down ? *down_ : *up_; }
   void wait(comm::Communicator& on, device::Event& event, const Meanwhile& meanwhile);
   void wait_for_gift(bool down, std::size_t slot, const Meanwhile& meanwhile);
+  void give(const StagePiece& piece, backend::Program& program);
+  void receive_values(std::size_t micro, backend::Program& program, const Meanwhile& meanwhile);
+  void receive_gradients(std::size_t micro, const Meanwhile& meanwhile);
+  void expect_values(std::size_t micro, std::size_t row_bytes);
+  void expect_gradients();
+  std::string name_of(bool down, std::size_t micro, bool gives, int other) const;
 
   PipelineSpec spec_;
   comm::GridAxis axis_;
@@ -86,6 +97,13 @@ class Pipeline {
   std::vector<std::string> names_;        ///< of the whole arena's slices that move
   std::unique_ptr<comm::Communicator> stages_, down_, up_;
   std::vector<std::unique_ptr<device::Event>> given_[2];  ///< by slot: gradients; values
+  std::vector<std::size_t> rows_;                         ///< of this step's micro-batches
+  /// What comes next, if its receive has begun: gradients; values. Those come to a separate place,
+  /// because a slot may not be free before the last moment.
+  std::unique_ptr<device::Event> coming_[2];
+  std::vector<std::byte> landing_;
+  std::vector<std::span<std::byte>> gradient_places_;  ///< of micro-batches that have run forward
+  std::size_t gradients_taken_ = 0;                    ///< of how many
   std::unique_ptr<device::Event> targets_left_;
   std::vector<data::Target> targets_;
   std::vector<float> wanted_;

@@ -19,6 +19,11 @@ std::size_t ahead_of(PipelineOrder order, std::size_t stage, const PipelineShape
   return std::min(shape.micro_batches, shape.stages - 1 - stage);
 }
 
+/// How many more run backward before a micro-batch's weight gradients.
+std::size_t delay_of(PipelineOrder order, std::size_t stage) {
+  return order == PipelineOrder::zb_h1 ? stage : 0;
+}
+
 const char* name_of(StagePiece::Do what) {
   switch (what) {
     case take_values:
@@ -33,6 +38,8 @@ const char* name_of(StagePiece::Do what) {
       return "backward";
     case give_gradients:
       return "give_gradients";
+    case weight_gradients:
+      return "weight_gradients";
   }
   throw Error("a piece without a name");
 }
@@ -40,9 +47,11 @@ const char* name_of(StagePiece::Do what) {
 /// A step as it is played: how far each stage is, and what each slot holds.
 class Play {
  public:
-  Play(const std::vector<std::vector<StagePiece>>& stages, std::size_t micro_batches)
+  Play(PipelineOrder order, const std::vector<std::vector<StagePiece>>& stages,
+       std::size_t micro_batches)
       : stages_(stages), micro_batches_(micro_batches) {
-    for (std::size_t s = 0; s < stages.size(); ++s) at_.emplace_back(micro_batches);
+    for (std::size_t s = 0; s < stages.size(); ++s)
+      at_.emplace_back(micro_batches, late_in_stage(order, s, {stages.size(), micro_batches}));
     next_.resize(stages.size());
   }
 
@@ -67,10 +76,11 @@ class Play {
  private:
   /// How far the micro-batches of one stage are, in the order in which one passes a stage.
   struct Stage {
-    explicit Stage(std::size_t micro_batches) : of(micro_batches, 0), slot(micro_batches) {}
+    Stage(std::size_t micro_batches, std::size_t late_)
+        : of(micro_batches, 0), slot(micro_batches), late(late_) {}
     std::vector<int> of;  ///< 0: nothing; i: the i-th of the pieces that a stage has is done
     std::vector<std::optional<std::size_t>> slot;
-    std::size_t backwards = 0;
+    std::size_t late, backwards = 0, weights = 0;  ///< the last two: how many have run
     /// At the boundary to the next stage: gradients that come up, values that go down.
     std::deque<StagePiece> messages[2];
   };
@@ -93,6 +103,7 @@ class Play {
     if (!is_last(s)) all.insert(all.end(), {give_values, take_gradients});
     all.push_back(backward);
     if (!is_first(s)) all.push_back(give_gradients);
+    if (at_[s].late > 0) all.push_back(weight_gradients);
     return all;
   }
 
@@ -102,6 +113,7 @@ class Play {
     if (piece == nullptr) return false;
     if (piece->what == forward) return writes(s, *piece, true);
     if (piece->what == backward) return writes(s, *piece, false);
+    if (piece->what == weight_gradients) return does(s, *piece);
     const bool down = piece->what == take_values || piece->what == give_values;
     const bool gives = piece->what == give_values || piece->what == give_gradients;
     const bool to_next = down == gives;  // the other side is the next stage
@@ -139,8 +151,11 @@ class Play {
       stage.slot[piece.micro] = piece.slot;
     }
     if (stage.slot[piece.micro] != piece.slot) return refuse(s, piece, "has another slot");
-    if (piece.what == backward && stage.backwards++ != piece.micro)
+    if ((piece.what == backward && stage.backwards++ != piece.micro) ||
+        (piece.what == weight_gradients && stage.weights++ != piece.micro))
       return refuse(s, piece, "comes before that of an earlier one");
+    if (stage.late > 0 && stage.backwards > stage.weights + stage.late)
+      return refuse(s, piece, "leaves too many weight gradients");
     ++done;
     if (done == static_cast<int>(all.size())) stage.slot[piece.micro].reset();
     ++next_[s];
@@ -162,14 +177,19 @@ class Play {
 }  // namespace
 
 std::size_t slots_of_stage(PipelineOrder order, std::size_t stage, const PipelineShape& shape) {
-  return std::min(shape.micro_batches, ahead_of(order, stage, shape) + 1);
+  return std::min(shape.micro_batches, ahead_of(order, stage, shape) + 1 + delay_of(order, stage));
+}
+
+std::size_t late_in_stage(PipelineOrder order, std::size_t stage, const PipelineShape& shape) {
+  const std::size_t delay = delay_of(order, stage);
+  return delay == 0 ? 0 : std::min(shape.micro_batches, delay + 1);
 }
 
 std::vector<StagePiece> schedule_of_stage(PipelineOrder order, std::size_t stage,
                                           const PipelineShape& shape) {
   check(stage < shape.stages && shape.micro_batches > 0, "a stage of a pipeline has micro-batches");
   const std::size_t ahead = ahead_of(order, stage, shape),
-                    slots = slots_of_stage(order, stage, shape);
+                    slots = slots_of_stage(order, stage, shape), delay = delay_of(order, stage);
   std::vector<StagePiece> pieces;
   const auto put = [&](StagePiece::Do what, std::size_t micro, bool wanted = true) {
     if (wanted) pieces.push_back({what, micro, micro % slots});
@@ -186,13 +206,18 @@ std::vector<StagePiece> schedule_of_stage(PipelineOrder order, std::size_t stage
     put(take_gradients, i, !last);
     put(backward, i);
     put(give_gradients, i, !first);
+    if (delay > 0 && i >= delay) put(weight_gradients, i - delay);
   }
+  if (delay > 0)
+    for (std::size_t i = shape.micro_batches - std::min(delay, shape.micro_batches);
+         i < shape.micro_batches; ++i)
+      put(weight_gradients, i);
   return pieces;
 }
 
-std::string fault_in(const std::vector<std::vector<StagePiece>>& stages,
+std::string fault_in(PipelineOrder order, const std::vector<std::vector<StagePiece>>& stages,
                      std::size_t micro_batches) {
-  return Play(stages, micro_batches).fault();
+  return Play(order, stages, micro_batches).fault();
 }
 
 }  // namespace lockstep::train

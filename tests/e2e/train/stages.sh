@@ -24,11 +24,12 @@ stages_like() {
 }
 likes=0
 
-cases=('1 2 gpipe' '2 4 1f1b' '4 3 gpipe' '7 2 1f1b' '7 4 1f1b' '8 3 gpipe')
+cases=('1 2 gpipe' '2 4 1f1b' '4 3 gpipe' '7 2 1f1b' '7 4 1f1b' '8 3 gpipe' '1 3 zb-h1'
+  '4 2 zb-h1' '7 4 zb-h1')
 if nightly; then
   cases=()
   for m in 1 2 4 7 8; do
-    for n in 2 3 4; do cases+=("$m $n gpipe" "$m $n 1f1b"); done
+    for n in 2 3 4; do cases+=("$m $n gpipe" "$m $n 1f1b" "$m $n zb-h1"); done
   done
 fi
 equal=0
@@ -52,7 +53,7 @@ verdict $? 'a run with stages says where it cuts'
 others=("${usual[@]}" --optim.rule lars --optim.ema 0.9 --optim.clip-norm 0.5 --data.mixup 0.2
   --accumulate 4)
 run ranks 1 "${any[@]}" "${others[@]}" --out mixed
-stages_like mixed 3 "${others[@]}" --stages 3
+stages_like mixed 3 "${others[@]}" --stages 3 --pipeline zb-h1
 verdict $? 'so do LARS, clipping, an average and mixup'
 stages_like mixed 2 "${others[@]}" --stages 2 --pipeline gpipe --recompute 2
 verdict $? 'and values that backward makes again'
@@ -60,7 +61,8 @@ verdict $? 'and values that backward makes again'
 others=(--epochs 1 --optim.rule lamb --optim.lr 0.01 --freeze layer1 --accumulate 3
   --optim.clip-norm 1)
 run ranks 1 "${any[@]}" "${others[@]}" --out frozen
-stages_like frozen 3 "${others[@]}" --stages 3
+stages_like frozen 3 "${others[@]}" --stages 3 &&
+  stages_like frozen 3 "${others[@]}" --stages 3 --pipeline zb-h1
 verdict $? 'and LAMB with frozen layers'
 
 others=(--epochs 1 --optim.rule muon --optim.lr 0.02 --accumulate 4 --data.shuffle block
@@ -71,7 +73,7 @@ verdict $? 'and Muon'
 
 if grep -q avx512_bf16 /proc/cpuinfo; then
   run ranks 1 "${any[@]}" "${usual[@]}" --accumulate 4 --precision bf16 --out half
-  stages_like half 3 "${usual[@]}" --accumulate 4 --precision bf16 --stages 3
+  stages_like half 3 "${usual[@]}" --accumulate 4 --precision bf16 --stages 3 --pipeline zb-h1
   verdict $? 'and bf16'
 else
   echo 'SKIP and bf16: this processor has no bf16'
@@ -141,6 +143,10 @@ for option in '--shards 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every
     says 'error: stages = 2 and .* do not fit together: .*; leave one of them out' || break
 done
 verdict $? 'what has no meaning with stages is an error, in one line each'
+run ranks 4 "${any[@]}" --stages 2 --pipeline zb-h1 --recompute 2 --out none
+((status == 2)) && [[ ! -e none ]] &&
+  says 'error: pipeline = zb-h1 and recompute = 2 do not fit together: .*; leave one of them out'
+verdict $? 'weight gradients apart, of what backward makes again, are an error'
 run ranks 1 "${any[@]}" --pipeline gpipe --out none
 ((status == 2)) && says 'pipeline = gpipe would have no effect: stages is 1'
 verdict $? 'an order of micro-batches without stages is an error'

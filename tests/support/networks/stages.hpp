@@ -7,12 +7,24 @@
 #include <vector>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/base/error.hpp"
 #include "tests/support/networks/sketch.hpp"
 
 namespace lockstep::test {
 
 /// Of each tensor, by its name.
 using Tensors = std::map<std::string, std::vector<float>>;
+
+/// The precisions that this machine's CPU has.
+inline std::vector<backend::Precision> cpu_formats() {
+  using enum backend::Precision;
+  try {
+    backend::make_cpu_backend({})->make_parameters(plain(), bf16);
+  } catch (const InputError&) {
+    return {fp32};
+  }
+  return {fp32, bf16};
+}
 
 /// The loss and the gradients of two micro-batches through compiled stages, one after the other in
 /// each stage. A Stage has a `program` of two slots and of `rows` rows, run(tape) and gradients();

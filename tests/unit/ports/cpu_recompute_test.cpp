@@ -224,7 +224,7 @@ TEST_CASE("the planner's costs add up to the memory of any plan, and its plan is
         requests.push_back(
             {cpu::BufferRequest::Kind::forward, bytes / 8, 0, units[u].level, units[u].level});
     }
-    cpu::Lifetimes lifetimes(network, units, requests, true);
+    cpu::Lifetimes lifetimes(network, units, requests, ProgramSpec{});
     const Chain chain(lifetimes.segments(), [&](const Span& span) { return lifetimes.cost(span); });
     check_plans(chain, [&](const Spans& way) {
       lifetimes.choose(way);

@@ -66,15 +66,6 @@ std::pair<double, Tensors> through(const std::vector<nn::Network>& networks, con
   return test::through(stages, c, stage_rows, carry);
 }
 
-std::vector<Precision> formats() {
-  try {
-    make_cpu_backend({})->make_parameters(plain(), Precision::bf16);
-  } catch (const InputError&) {
-    return {Precision::fp32};
-  }
-  return {Precision::fp32, Precision::bf16};
-}
-
 }  // namespace
 
 TEST_CASE("stages give the loss and the gradients of the whole network, bit for bit",
@@ -85,7 +76,7 @@ TEST_CASE("stages give the loss and the gradients of the whole network, bit for 
     std::vector<std::size_t> cuts;
     for (const std::size_t unit : cpu::cut_units(network, units)) cuts.push_back(units[unit].node);
     REQUIRE_FALSE(cuts.empty());
-    for (const Precision precision : formats()) {
+    for (const Precision precision : cpu_formats()) {
       const auto whole = through({network}, c, precision);
       for (const std::size_t cut : cuts) {
         INFO(network.name << " after " << network.nodes[cut].name << " in "

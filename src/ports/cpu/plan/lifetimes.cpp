@@ -45,13 +45,14 @@ std::vector<std::size_t> cut_units(const nn::Network& network, const std::vector
 namespace {
 
 backend::LifetimesSpec spec_of(const nn::Network& network, const std::vector<Unit>& units,
-                               bool training) {
+                               const backend::ProgramSpec& program) {
   backend::LifetimesSpec spec{.parts = regions(units).size(),
                               .operations = forward_operations(network, units),
                               .cuts = cut_units(network, units),
                               .begins = {},
                               .cut_is_next = true,
-                              .training = training,
+                              .training = program.training,
+                              .weights_later = program.weights_later > 0,
                               .alignment = buffer_alignment};
   for (const std::size_t cut : spec.cuts) spec.begins.push_back(units[cut].level);
   return spec;
@@ -60,8 +61,8 @@ backend::LifetimesSpec spec_of(const nn::Network& network, const std::vector<Uni
 }  // namespace
 
 Lifetimes::Lifetimes(const nn::Network& network, const std::vector<Unit>& units,
-                     const std::vector<BufferRequest>& requests, bool training)
-    : backend::Lifetimes(spec_of(network, units, training)), units_(units), requests_(requests) {
+                     const std::vector<BufferRequest>& requests, const backend::ProgramSpec& spec)
+    : backend::Lifetimes(spec_of(network, units, spec)), units_(units), requests_(requests) {
   choose({{0, segments(), false}});
 }
 
@@ -103,7 +104,7 @@ Lives Lifetimes::value_lives(std::size_t unit) const {
   const std::size_t made = units_[unit].level;
   const Life forward{made, last_read(unit)};
   if (!spec().training) return {forward, std::nullopt};
-  if (!made_again(unit)) return {{made, backward_at(made)}, std::nullopt};
+  if (!made_again(unit)) return {{made, weights_at(made)}, std::nullopt};
   return {forward, Life{again_at(made), backward_at(made)}};
 }
 
@@ -120,6 +121,10 @@ std::optional<Lives> Lifetimes::lives(const BufferRequest& request) const {
     }
     case BufferRequest::Kind::backward:
       return Lives{{backward_at(request.first), backward_at(request.last)}, std::nullopt};
+    case BufferRequest::Kind::weights:
+      return Lives{{weights_at(request.first), weights_at(request.first)}, std::nullopt};
+    case BufferRequest::Kind::late:
+      return Lives{{backward_at(request.first), weights_at(request.first)}, std::nullopt};
   }
   throw Error("a buffer of no kind");
 }

@@ -16,9 +16,11 @@ constexpr std::size_t buffer_alignment = 64;
 /// A buffer for the whole batch, and what its life follows from.
 struct BufferRequest {
   enum class Kind {
-    value,    ///< made by `unit` in forward; read by its readers, and by its own backward
-    forward,  ///< used while regions `first` to `last` run forward
-    backward  ///< from the backward of region `first` to that of region `last`
+    value,     ///< made by `unit` in forward; read by its readers, and by its own backward
+    forward,   ///< used while regions `first` to `last` run forward
+    backward,  ///< from the backward of region `first` to that of region `last`
+    weights,   ///< while the weight gradients of region `first` are made
+    late       ///< from the backward of region `first` to its weight gradients
   };
   Kind kind = Kind::value;
   std::size_t bytes = 0;
@@ -37,7 +39,7 @@ class Lifetimes final : public backend::Lifetimes {
  public:
   /// `units` and `requests` must outlive it; what requests say may change between choices.
   Lifetimes(const nn::Network& network, const std::vector<Unit>& units,
-            const std::vector<BufferRequest>& requests, bool training);
+            const std::vector<BufferRequest>& requests, const backend::ProgramSpec& spec);
   /// True for values that have a place in memory; the others are made again where they are read.
   bool kept(std::size_t unit) const { return units_[unit].kept || ends_span(unit); }
   /// The cut through which a region that is made again gets its input, if it has one.

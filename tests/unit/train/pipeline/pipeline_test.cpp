@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <set>
 #include <sstream>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/crc32c.hpp"
 #include "lockstep/nn/partition.hpp"
 #include "tests/support/queues.hpp"
@@ -96,7 +98,8 @@ TEST_CASE("stages hold each tensor once, with the bits of one rank that accumula
     const Lines alone = lines_of(of_one, 1, false, PipelineOrder::gpipe, keys);
     REQUIRE(alone.size() > 190);
     for (const int stages : {2, 3, 4, 8})
-      for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b}) {
+      for (const PipelineOrder order :
+           {PipelineOrder::gpipe, PipelineOrder::one_f_one_b, PipelineOrder::zb_h1}) {
         INFO(stages << " stages, " << choice_name(order) << ", " << keys);
         Queues queues;
         CHECK(lines_of(queues, stages, stages % 2 == 0, order, keys) == alone);
@@ -114,4 +117,51 @@ TEST_CASE("stages send their boundaries' values and gradients, and hardly more",
     CHECK(queues.bytes >= formula);
     CHECK(queues.bytes <= formula + of_start * static_cast<std::size_t>(stages));
   }
+}
+
+TEST_CASE("a message comes while the stage that takes it computes something else", "[pipeline]") {
+  std::atomic<bool> has_left{false};
+  const auto story = [&](comm::Communicator& world) -> std::string {
+    TrainerSpec spec = make_trainer_spec(given("accumulate = 3\n"), small_data(), 1);
+    const comm::GridAxis stages{.index = world.rank(), .count = 2, .ranks = {0, 1}};
+    Pipeline pipeline({PipelineOrder::gpipe, 3}, spec.network, world, stages);
+    const auto backend = backend::make_cpu_backend({});
+    const nn::Network own = pipeline.own(spec.network);
+    const auto parameters = backend->make_parameters(own, spec.program.precision);
+    spec.program.slots = pipeline.slots();
+    const auto program = backend->compile(own, spec.program, *parameters);
+    const std::size_t rows = spec.program.batch;
+    pipeline.begin({rows, rows, rows});
+    using enum StagePiece::Do;
+    const auto pass = [&](StagePiece::Do what, std::size_t micro) {
+      program->select(micro);
+      pipeline.pass({what, micro, micro}, *program, [] {});
+    };
+    constexpr double limit_s = 20;
+    if (pipeline.is_first()) {
+      for (const std::size_t micro : {0u, 1u}) {
+        program->select(micro);
+        std::ranges::fill(program->sent().values, std::byte{7});
+        pass(give_values, micro);
+      }
+      pipeline.settle([] {});
+      has_left = true;
+      pass(give_values, 2);
+      pass(take_gradients, 0);
+      return "";
+    }
+    pass(take_values, 0);
+    for (Countdown left(limit_s); !has_left && !left.over();) pipeline.progress();
+    if (!has_left) return "values of micro-batch 2 wait until they are taken";
+    pass(take_values, 1);
+    const std::span<const std::byte> values = program->received().values;
+    if (std::ranges::find_if(values, [](std::byte b) { return b != std::byte{7}; }) != values.end())
+      return "other values have come";
+    pass(take_values, 2);
+    pass(give_gradients, 0);
+    pipeline.settle([] {});
+    return "";
+  };
+  Queues queues;
+  CHECK(threads_tell(queues, 2, false, story) == std::vector<std::string>{"", ""});
 }

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
+#include <tuple>
 
 #include "train/pipeline/schedule.hpp"
 
@@ -10,7 +12,8 @@ using config::PipelineOrder;
 namespace {
 
 using Lists = std::vector<std::vector<StagePiece>>;
-constexpr PipelineOrder kinds[] = {PipelineOrder::gpipe, PipelineOrder::one_f_one_b};
+constexpr PipelineOrder kinds[] = {PipelineOrder::gpipe, PipelineOrder::one_f_one_b,
+                                   PipelineOrder::zb_h1};
 
 Lists lists_of(PipelineOrder kind, const PipelineShape& shape) {
   Lists lists;
@@ -18,13 +21,46 @@ Lists lists_of(PipelineOrder kind, const PipelineShape& shape) {
   return lists;
 }
 
-std::size_t most_in_flight(const std::vector<StagePiece>& list) {
+/// Micro-batches between those two pieces, at most.
+std::size_t most_between(const std::vector<StagePiece>& list, StagePiece::Do first,
+                         StagePiece::Do last) {
   std::size_t now = 0, most = 0;
   for (const StagePiece& piece : list) {
-    if (piece.what == StagePiece::Do::forward) most = std::max(most, ++now);
-    if (piece.what == StagePiece::Do::backward) --now;
+    if (piece.what == first) most = std::max(most, ++now);
+    if (piece.what == last) --now;
   }
   return most;
+}
+
+/// Until all stages have ended, where forward, data gradients and weight gradients take 1 each and
+/// messages nothing.
+std::size_t time_of(const Lists& lists) {
+  using enum StagePiece::Do;
+  std::vector<std::size_t> now(lists.size()), next(lists.size());
+  std::map<std::tuple<StagePiece::Do, std::size_t, std::size_t>, std::size_t> given;
+  const auto advance = [&](std::size_t s) {
+    const StagePiece& piece = lists[s][next[s]];
+    const bool down = piece.what == take_values;
+    if (down || piece.what == take_gradients) {
+      const auto came =
+          given.find({down ? give_values : give_gradients, down ? s - 1 : s + 1, piece.micro});
+      if (came == given.end()) return false;
+      now[s] = std::max(now[s], came->second);
+    }
+    if (piece.what == forward || piece.what == weight_gradients) now[s] += 1;
+    const bool apart =
+        std::ranges::find(lists[s], weight_gradients, &StagePiece::what) != lists[s].end();
+    if (piece.what == backward) now[s] += apart ? 1 : 2;
+    given[{piece.what, s, piece.micro}] = now[s];
+    ++next[s];
+    return true;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < lists.size(); ++s)
+      while (next[s] < lists[s].size() && advance(s)) moved = true;
+  }
+  return *std::ranges::max_element(now);
 }
 
 /// The place in the list of that piece.
@@ -43,14 +79,33 @@ TEST_CASE("each schedule of up to 8 stages and 32 micro-batches ends, in order",
       for (std::size_t m = 1; m <= 32; ++m) {
         INFO(choice_name(kind) << ", " << n << " stages, " << m << " micro-batches");
         const Lists lists = lists_of(kind, {n, m});
-        REQUIRE(fault_in(lists, m) == "");
+        REQUIRE(fault_in(kind, lists, m) == "");
         for (std::size_t s = 0; s < n; ++s) {
-          REQUIRE(most_in_flight(lists[s]) == slots_of_stage(kind, s, {n, m}));
+          using enum StagePiece::Do;
+          const bool apart = kind == PipelineOrder::zb_h1 && s > 0;
+          REQUIRE(most_between(lists[s], forward, apart ? weight_gradients : backward) ==
+                  slots_of_stage(kind, s, {n, m}));
+          REQUIRE(late_in_stage(kind, s, {n, m}) ==
+                  (apart ? most_between(lists[s], backward, weight_gradients) : 0));
           if (n > 1)
-            REQUIRE(slots_of_stage(kind, s, {n, m}) ==
-                    (kind == PipelineOrder::gpipe ? m : std::min(m, n - s)));
+            REQUIRE(slots_of_stage(kind, s, {n, m}) == std::min(m, kind == PipelineOrder::gpipe ? m
+                                                                   : apart                      ? n
+                                                                           : n - s));
         }
       }
+}
+
+TEST_CASE("a step's time is that of its first micro-batch through all stages, and of the others",
+          "[pipeline]") {
+  for (std::size_t n = 1; n <= 8; ++n)
+    for (std::size_t m = 1; m <= 32; ++m) {
+      INFO(n << " stages, " << m << " micro-batches");
+      for (const PipelineOrder kind : {PipelineOrder::gpipe, PipelineOrder::one_f_one_b})
+        REQUIRE(time_of(lists_of(kind, {n, m})) == 3 * (m + n - 1));
+      const std::size_t apart = time_of(lists_of(PipelineOrder::zb_h1, {n, m}));
+      if (m >= n) REQUIRE(apart == 3 * m + n - 1);  // a third of the idle time
+      REQUIRE(apart <= 3 * (m + n - 1));
+    }
 }
 
 TEST_CASE("one stage alone accumulates: forward and backward in turn", "[pipeline]") {
@@ -71,7 +126,7 @@ TEST_CASE("a wrong list is found, and what is wrong is said", "[pipeline]") {
   const auto said = [&](const auto& change) {
     Lists lists = lists_of(PipelineOrder::one_f_one_b, shape);
     change(lists);
-    return fault_in(lists, shape.micro_batches);
+    return fault_in(PipelineOrder::one_f_one_b, lists, shape.micro_batches);
   };
   using Catch::Contains;
   const auto swapped = [](std::vector<StagePiece>& list, std::size_t a, std::size_t b) {
@@ -121,4 +176,55 @@ TEST_CASE("a wrong list is found, and what is wrong is said", "[pipeline]") {
                  std::erase_if(list, [](const StagePiece& piece) { return piece.micro == 5; });
              }),
              Contains("stage 0 ends without all of micro-batch 5"));
+}
+
+TEST_CASE("weight gradients that come too late, never, twice or out of order are found",
+          "[pipeline]") {
+  using enum StagePiece::Do;
+  const PipelineShape shape{4, 6};
+  const auto said = [&](const auto& change) {
+    Lists lists = lists_of(PipelineOrder::zb_h1, shape);
+    change(lists[2]);
+    return fault_in(PipelineOrder::zb_h1, lists, shape.micro_batches);
+  };
+  using Catch::Contains;
+  using List = std::vector<StagePiece>;
+  const auto take = [](List& list, std::size_t micro) {
+    const auto at =
+        list.begin() + static_cast<std::ptrdiff_t>(place(list, weight_gradients, micro));
+    const StagePiece piece = *at;
+    list.erase(at);
+    return piece;
+  };
+  CHECK_THAT(said([&](List& list) { take(list, 5); }),
+             Contains("stage 2 ends without all of micro-batch 5"));
+  CHECK_THAT(said([&](List& list) {
+               std::swap(list[place(list, weight_gradients, 4)],
+                         list[place(list, weight_gradients, 5)]);
+             }),
+             Contains("weight_gradients of micro-batch 5 comes before that of an earlier one"));
+  CHECK_THAT(said([&](List& list) {
+               list.push_back({weight_gradients, 5, 5 % 4});
+             }),
+             Contains("weight_gradients of micro-batch 5 is out of order"));
+  CHECK_THAT(said([&](List& list) {  // it frees the slot of the next micro-batch
+               const StagePiece piece = take(list, 0);
+               list.insert(
+                   list.begin() + static_cast<std::ptrdiff_t>(place(list, give_gradients, 3)) + 1,
+                   piece);
+             }),
+             Contains("stage 2: take_values of micro-batch 4 fills a slot that is full"));
+  CHECK_THAT(said([&](List& list) {
+               const StagePiece piece = take(list, 2);
+               list.insert(
+                   list.begin() + static_cast<std::ptrdiff_t>(place(list, give_gradients, 5)) + 1,
+                   piece);
+             }),
+             Contains("stage 2: backward of micro-batch 5 leaves too many weight gradients"));
+  CHECK_THAT(said([&](List& list) {
+               const StagePiece piece = take(list, 0);
+               list.insert(list.begin() + static_cast<std::ptrdiff_t>(place(list, backward, 0)),
+                           piece);
+             }),
+             Contains("stage 2: weight_gradients of micro-batch 0 is out of order"));
 }

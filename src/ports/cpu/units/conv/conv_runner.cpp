@@ -104,7 +104,8 @@ void ConvRunner::choose_algorithms() {
 void ConvRunner::plan_backward() {
   const std::size_t r = unit.level;
   for (std::size_t lane = 1; lane < c.lanes; ++lane)
-    partials_.push_back(c.backward_buffer(gradient_size_ * sizeof(float), r, r));
+    partials_.push_back(c.weights_buffer(gradient_size_ * sizeof(float), r));
+  if (c.spec.weights_later > 0) late_dx_ = c.late_buffer(map.bytes() * c.spec.batch, r);
   if (!by_winograd_.weight_gradient && !tap_gradient_)
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
   std::size_t most = 0;
@@ -261,9 +262,15 @@ float* ConvRunner::partial(std::size_t lane) const {
 void ConvRunner::backward(const Chunk& chunk) {
   const ConvCut& cut = part_of(chunk).cut;
   const nn::LineRange made = gradients(cut);
-  std::byte* dx = c.lane_at(chunk.lane, dx_);
+  std::byte* late = late_dx_ ? c.late_at(*late_dx_) : nullptr;
+  std::byte* dx = late && !c.has_bands ? late + map.offset(made)  // its own lines
+                                       : c.lane_at(chunk.lane, dx_);
   output_gradient(made, dx);
-  weight_gradient(chunk, dx + (cut.out.first - made.first) * map.line_bytes);
+  std::byte* own = dx + (cut.out.first - made.first) * map.line_bytes;
+  if (!late)
+    weight_gradient(chunk, own);
+  else if (c.has_bands)
+    std::memcpy(late + map.offset(cut.out), own, cut.out.count * map.line_bytes);
   if (!unit.differentiates) return;
   make_data_gradient(chunk, dx + (cut.outs.first - made.first) * map.line_bytes);
   if (inline_input_) inline_input_->backward(chunk);
@@ -319,6 +326,10 @@ void ConvRunner::plan_messages() {
            }});
 }
 
+void ConvRunner::make_weights(const Chunk& chunk) {
+  weight_gradient(chunk, c.late_at(*late_dx_) + map.offset(part_of(chunk).cut.out));
+}
+
 void ConvRunner::weight_gradient(const Chunk& chunk, std::byte* dx) {
   auto& [cut, p] = part_of(chunk);
   float* sum = partial(chunk.lane);
@@ -365,6 +376,10 @@ std::byte* ConvRunner::data_gradient(const Chunk& chunk) {
 const std::byte* ConvRunner::input_gradient(const Chunk& chunk) { return data_gradient(chunk); }
 
 void ConvRunner::after_backward(std::size_t lane, bool) {
+  if (!late_dx_) add_partials(lane);
+}
+
+void ConvRunner::add_partials(std::size_t lane) {
   const Range range = part(gradient_size_, lane);
   for (std::size_t other = 1; other < c.lanes; ++other)
     float_kernels().add(partial(other) + range.begin, range.end - range.begin,
@@ -375,6 +390,11 @@ std::vector<std::size_t> ConvRunner::slices() const {
   std::vector<std::size_t> all = norm.slices();
   all.push_back(c.parameters.slice_index(geometry_.name + ".weight"));
   return all;
+}
+
+std::vector<std::size_t> ConvRunner::late_slices() const {
+  if (!late_dx_) return {};
+  return {c.parameters.slice_index(geometry_.name + ".weight")};
 }
 
 }  // namespace lockstep::cpu

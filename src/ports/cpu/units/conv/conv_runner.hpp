@@ -60,12 +60,16 @@ class ConvRunner final : public Runner {
   void backward(const Chunk& chunk) override;
   void after_backward(std::size_t lane, bool accumulate) override;
   void plan_messages() override;
+  void before_weights(bool accumulate) override { accumulate_ = accumulate; }
+  void make_weights(const Chunk& chunk) override;
+  void after_weights(std::size_t lane) override { add_partials(lane); }
   using Runner::value;
   const std::byte* value(const Chunk&, const nn::LineRange& lines) override {
     return output(lines);
   }
   const std::byte* input_gradient(const Chunk& chunk) override;
   std::vector<std::size_t> slices() const override;
+  std::vector<std::size_t> late_slices() const override;
 
   BatchNorm norm;
 
@@ -107,6 +111,7 @@ class ConvRunner final : public Runner {
   float* partial(std::size_t lane) const;
   void plan_backward();
   void weight_gradient(const Chunk& chunk, std::byte* dx);
+  void add_partials(std::size_t lane);
   void make_data_gradient(const Chunk& chunk, std::byte* dx);
   std::byte* scratch(const Chunk& chunk) const { return c.lane_library_scratch[chunk.lane].data(); }
 
@@ -127,6 +132,7 @@ class ConvRunner final : public Runner {
   std::vector<std::size_t> partials_;                     // buffers of the lanes from 1 on
   std::size_t dx_ = 0, dinput_ = 0, chunk_gradient_ = 0;  // offsets in the lane's scratch
   std::optional<std::size_t> dinput_buffer_;  // in place of dinput_: read by a later region
+  std::optional<std::size_t> late_dx_;        // a buffer: weight gradients come later
   std::map<std::vector<std::size_t>, Prepared> prepared_;  // by what tells sizes of chunks apart
   std::vector<Part> parts_;                                // by chunk
 };
