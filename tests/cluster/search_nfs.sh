@@ -5,9 +5,10 @@
 # nightly
 # computes
 # seconds: 1800
+script=$(realpath "$0")
 source "$(dirname "$0")/../support/cluster.bash"
-source "$(dirname "$0")/nfs/nfs.bash"
-nfs_inside "$0"
+source "$support/../cluster/nfs/nfs.bash"
+nfs_inside "$script"
 guests=${GUESTS:-3} workers=${WORKERS:-4} trials=${TRIALS:-90}
 trainer=$support/recorded_training.bash
 nfs_up
