@@ -175,8 +175,8 @@ Command add_search_run(Arguments search) {
   auto options = std::make_shared<Options>();
   Arguments app = search.add_command(
       "run",
-      "One worker: trains trials until none is left. Start as many as you like, on any machines "
-      "that see the folder");
+      "One worker: trains trials until none is left that others do not train. Start as many as you "
+      "like, on any machines that see the folder");
   add_folder(app, options->folder);
   options->working.add_to(app);
   return {app, [options](Launch&) { return run_worker(options->folder, options->working); },
@@ -213,7 +213,10 @@ int answer_best(const std::string& path, std::size_t most, std::size_t repeats,
   const std::vector<std::size_t> trials = study::repeated_trials(folder, most);
   const auto list = study::repeats_of(folder, trials, repeats);
   const study::WorkerOutcome outcome = work_as_asked(folder, *list, working);
-  log::text(study::best_text(folder, trials, repeats));
+  if (outcome.complete)
+    log::text(study::best_text(folder, trials, repeats));
+  else
+    log::info("some repeats are not done; once they are, the same command names the best");
   return status_of(outcome);
 }
 

@@ -127,12 +127,20 @@ std::optional<std::size_t> WorkFolder::take_any(const std::vector<std::size_t>& 
   const Generations newest = newest_claims();
   for (const std::size_t piece : pieces)
     if (!newest.contains(piece) && make(piece, 0)) return piece;
+  holders_live_ = true;
   for (const std::size_t piece : pieces) {
     const auto claim = newest.find(piece);
-    if (claim == newest.end() || shows_life(piece, claim->second)) continue;
+    const bool shows = claim != newest.end() && shows_life(piece, claim->second);
+    holders_live_ = holders_live_ && shows && beats(piece, claim->second);
+    if (claim == newest.end() || shows) continue;
     if (make(piece, claim->second + 1)) return piece;
   }
   return std::nullopt;
+}
+
+bool WorkFolder::beats(std::size_t piece, std::uint64_t generation) const {
+  const auto seen = seen_.find({piece, generation});
+  return seen != seen_.end() && seen->second.beats && seen->second.unchanged_s < spec_.stale_s / 2;
 }
 
 bool WorkFolder::make(std::size_t piece, std::uint64_t generation) {

@@ -159,6 +159,7 @@ SearchFolder::SearchFolder(fs::path folder) : path_(std::move(folder)) {
     throw InputError(fmt::format("{}: {}", plan.string(), error.what()));
   }
   base_ = config::config_in(read_text(train_toml()), train_toml().string());
+  scores_.resize(spec_.epochs.size());
   look_at_all();
 }
 
@@ -190,6 +191,7 @@ void SearchFolder::look_at_trials() {
     const fs::path path = path_ / "trials" / file;
     const std::string text = read_text(path);
     seen_["trials"].insert(file);
+    ++version_;
     try {
       const auto number = number_of(path);
       require(number.has_value(), fmt::format("{}: a trial's file is NUMBER.toml", path.string()));
@@ -204,6 +206,7 @@ void SearchFolder::look_at_trials() {
         throw InputError(fmt::format("{}: {}", path.string(), error.what()));
       }
       trials_.emplace(*number, std::move(trial));
+      numbers_.insert(*number);
     } catch (const InputError& error) {
       bad_[file] = error.what();
     }
@@ -218,21 +221,12 @@ void SearchFolder::look_at(const char* below, bool are_results) {
             fmt::format("{}: rung {} is not of this search, which has {}", path.string(), leg.rung,
                         counted(spec_.epochs.size(), "rung")));
     seen_[below].insert(file);
+    ++version_;
     node_hours_ += leg.node_hours;
-    if (are_results) results_[{leg.trial, leg.rung}] = leg;
+    if (!are_results) continue;
+    results_[{leg.trial, leg.rung}] = leg;
+    scores_[leg.rung][leg.trial] = leg.value();
   }
-}
-
-std::set<std::size_t> SearchFolder::numbers() const {
-  std::set<std::size_t> numbers;
-  for (const auto& [number, trial] : trials_) numbers.insert(number);
-  return numbers;
-}
-
-RungResults SearchFolder::scores() const {
-  RungResults scores(spec_.epochs.size());
-  for (const auto& [leg, result] : results_) scores[leg.rung][leg.trial] = result.value();
-  return scores;
 }
 
 }  // namespace lockstep::study

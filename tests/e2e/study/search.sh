@@ -143,6 +143,20 @@ kill -KILL "$worker"
 wait "$worker" 2>/dev/null
 try_for 50 recorded_gone
 verdict $? 'so is what another trainer started'
+search plan lr.toml --out idle --trials 1 "${train[@]}"
+EPOCH_S=600 "$LOCKSTEP" search run idle --trainer "$trainer" --stale-s 2 >idle.log 2>&1 &
+worker=$!
+begun() { compgen -G 'idle/runs/*' >/dev/null; }
+until_it 600 begun
+search run idle --trainer "$trainer" --stale-s 2
+((status == 0)) && says '^0 trainings done by' && says '; what is left, others train$' &&
+  kill -0 "$worker"
+left=$?
+kill -KILL "$worker"
+wait "$worker" 2>/dev/null
+search run idle --trainer "$trainer"
+((left == 0 && status == 0)) && says '^3 trainings done' && says 'nothing is left'
+verdict $? 'a worker does not wait for one who lives, and what that one leaves is continued'
 search best curves --repeats 5 --of 1 --trainer "$trainer"
 ((status == 0)) && says '^10 trainings done by this worker' &&
   says '^the best is trial [0-9]+: --optim.lr ' && search best curves --repeats 5 &&
