@@ -255,7 +255,6 @@ void check_tiles(const Config& config) {
   const auto leave_out = refuser(config, "tiles");
   leave_out(config.backend != BackendChoice::cpu && config.backend != BackendChoice::automatic,
             "backend", "only ranks that compute on CPUs share the lines of an image");
-  leave_out(config.stages > 1, "stages", "a stage has whole images");
   leave_out(config.shards > 0, "shards", "what is added in which order depends on the tiles");
   leave_out(config.model_options.norm_ranks > 1, "model-options.norm-ranks",
             "batch norms share the tiles' statistics");

@@ -59,8 +59,8 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
   check(spec.weights_later == 0 || spec.recompute.mode == backend::Recompute::Mode::none,
         "weight gradients that come later need what backward makes again");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
-  check(spec.tile.is_whole() || (spec.training && spec.tiles && can_share_rows(network)),
-        "tiles are of a whole network that trains, and belong to a group");
+  check(spec.tile.is_whole() || (spec.training && spec.tiles && can_share_rows(network, true)),
+        "tiles are of a network that trains, and belong to a group");
   context_.units =
       spec_.training ? lower(network_, context_.has_bands) : fold(network_, context_.shares_rows);
   context_.plan_lines();
@@ -393,6 +393,7 @@ void CpuProgram::run_forward(std::size_t r) {
   });
   for (const std::size_t u : region.units) runners_[u]->after_forward();
   send(context_.made_values[r]);
+  if (r + 1 == context_.regions.size()) wait_for_lines();  // another slot may be next
 }
 
 void CpuProgram::run_again(std::size_t r) {
@@ -450,6 +451,7 @@ void CpuProgram::run_backward(std::size_t r, bool accumulate) {
     each_unit([&](Runner& runner) { runner.backward(chunk); });
   });
   send(context_.made_gradients[r]);
+  if (r == 0) wait_for_lines();
   on_lanes([&](std::size_t lane) {
     each_unit([&](Runner& runner) { runner.after_backward(lane, accumulate); });
   });

@@ -161,16 +161,17 @@ std::string name_of(const std::vector<Unit>& units, const std::vector<std::size_
 
 }  // namespace
 
-bool can_share_rows(const nn::Network& network) {
-  return std::none_of(network.nodes.begin(), network.nodes.end(), [](const nn::Node& node) {
-    return node.op == nn::Op::receive || node.op == nn::Op::send || node.padding >= node.kernel;
+bool can_share_rows(const nn::Network& network, bool training) {
+  return std::none_of(network.nodes.begin(), network.nodes.end(), [&](const nn::Node& node) {
+    const bool is_boundary = node.op == nn::Op::receive || node.op == nn::Op::send;
+    return (is_boundary && !training) || node.padding >= node.kernel;
   });
 }
 
 std::size_t lanes_of(const nn::Network& network, const backend::ProgramSpec& spec,
                      std::size_t at_most) {
   const bool is_tile = !spec.tile.is_whole();
-  if ((at_most <= spec.batch && !is_tile) || !can_share_rows(network))
+  if ((at_most <= spec.batch && !is_tile) || !can_share_rows(network, spec.training))
     return std::min(at_most, spec.batch);
   if (!spec.training) return at_most;
   const std::size_t most = nn::most_tiles(network);

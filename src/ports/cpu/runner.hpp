@@ -117,8 +117,8 @@ struct ValuePlace {
   std::size_t at = 0;  ///< the buffer's number, or the offset in the scratch
 };
 
-/// True for a whole network whose windows all touch the image.
-bool can_share_rows(const nn::Network& network);
+/// True where all windows touch the image; in evaluation, of a whole network.
+bool can_share_rows(const nn::Network& network, bool training);
 
 /// How many lanes have something to do. Where there are fewer rows than that, lanes share them; in
 /// training no band of a map is empty.
