@@ -45,10 +45,12 @@ TimedTape floors(const nn::Network& network, std::size_t rows, Precision precisi
   }
   for (std::size_t n = network.nodes.size(); n-- > 0;) {
     const nn::NodeCost cost = nn::cost_of(network, n, spec);
-    const double ms = pass_ms(cost.weight_gradient, precision, rates) +
-                      pass_ms(cost.data_gradient, precision, rates);
+    const double weights_ms = pass_ms(cost.weight_gradient, precision, rates);
+    const double ms = weights_ms + pass_ms(cost.data_gradient, precision, rates);
+    const bool later = network.nodes[n].op == nn::Op::conv;
     if (ms > 0 || !slices[n].empty())
-      tape.backward.push_back({network.nodes[n].name + backward_of, ms, slices[n]});
+      tape.backward.push_back(
+          {network.nodes[n].name + backward_of, ms, slices[n], later ? weights_ms : 0});
   }
   const double floats = update_floats * static_cast<double>(plain_layout(network).size);
   tape.update_ms = 1e3 * floats * sizeof(float) / rates.bandwidth;
@@ -57,45 +59,66 @@ TimedTape floors(const nn::Network& network, std::size_t rows, Precision precisi
 
 void scale(TimedTape& tape, double factor) {
   for (auto* steps : {&tape.forward, &tape.backward})
-    for (TimedStep& step : *steps) step.ms *= factor;
+    for (TimedStep& step : *steps) {
+      step.ms *= factor;
+      step.weights_ms *= factor;
+    }
 }
 
 bool has_both_gradients(const nn::Node& node) {
   return node.op == nn::Op::conv || node.op == nn::Op::linear || node.op == nn::Op::batch_norm;
 }
 
-/// Spreads a time over the kernels: one for each node in forward and for each of its gradients in
-/// backward.
-void add_evenly(TimedTape& tape, const nn::Network& network, double ms) {
+/// Of each step of backward: one for each of its node's gradients.
+std::map<std::string, double> backward_kernels(const nn::Network& network) {
   std::map<std::string, double> kernels;
   for (const nn::Node& node : network.nodes)
     kernels[node.name + backward_of] = has_both_gradients(node) ? 2 : 1;
+  return kernels;
+}
+
+double kernels_of(const TimedTape& tape, const nn::Network& network) {
+  const auto kernels = backward_kernels(network);
   double sum = static_cast<double>(tape.forward.size());
   for (const TimedStep& step : tape.backward) sum += kernels.at(step.name);
-  for (TimedStep& step : tape.forward) step.ms += ms / sum;
-  for (TimedStep& step : tape.backward) step.ms += ms * kernels.at(step.name) / sum;
+  return sum;
+}
+
+/// One for each node in forward and for each of its gradients in backward.
+void add_to_kernels(TimedTape& tape, const nn::Network& network, double ms) {
+  const auto kernels = backward_kernels(network);
+  for (TimedStep& step : tape.forward) step.ms += ms;
+  for (TimedStep& step : tape.backward) {
+    step.ms += ms * kernels.at(step.name);
+    if (step.weights_ms > 0) step.weights_ms += ms;
+  }
 }
 
 TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precision,
-                  const LinePace& pace) {
+                  const LinePace& pace, const nn::Network* of) {
   TimedTape tape = floors(network, rows, precision, balanced);
-  const double floor = tape.forward_ms() + tape.backward_ms();
-  scale(tape, pace.row_ms * static_cast<double>(rows) / floor);
-  add_evenly(tape, network, pace.step_ms);
+  const nn::Network& whole = of ? *of : network;
+  const TimedTape all = of ? floors(whole, rows, precision, balanced) : tape;
+  scale(tape, pace.row_ms * static_cast<double>(rows) / (all.forward_ms() + all.backward_ms()));
+  add_to_kernels(tape, network, pace.step_ms / kernels_of(all, whole));
   tape.update_ms = 0;  // part of step_ms
   return tape;
 }
 
 TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precision,
-                  const GpuPace& pace) {
+                  const GpuPace& pace, const nn::Network*) {
   TimedTape tape = floors(network, rows, precision, pace.rates);
   scale(tape, 1 / pace.efficiency);
   tape.update_ms /= pace.efficiency;
   return tape;
 }
 
-TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision,
-                  const MeasuredPace& pace) {
+TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision, const MeasuredPace& pace,
+                  const nn::Network*) {
+  require(network.nodes.front().op != nn::Op::receive && network.nodes.back().op != nn::Op::send,
+          pace.origin +
+              ": a tape that was measured is one rank's, with all layers: for a stage "
+              "give clock.row-ms or a GPU's profile");
   const auto other = [&](const std::string& what) {
     return InputError(fmt::format("{}: its tape is of {} and does not fit {}: {}", pace.origin,
                                   pace.model, network.name, what));
@@ -136,8 +159,9 @@ nn::ArenaLayout plain_layout(const nn::Network& network) {
 }
 
 TimedTape time_tape(const nn::Network& network, std::size_t rows, Precision precision,
-                    const Pace& pace) {
-  return std::visit([&](const auto& one) { return of_pace(network, rows, precision, one); }, pace);
+                    const Pace& pace, const nn::Network* whole) {
+  return std::visit([&](const auto& one) { return of_pace(network, rows, precision, one, whole); },
+                    pace);
 }
 
 double floor_ms(const nn::Network& network, std::size_t rows, Precision precision,

@@ -229,8 +229,8 @@ void check_shards(const Config& config, int replicas) {
 void check_stages(const Config& config) {
   if (config.stages == 1) return;
   const auto leave_out = refuser(config, "stages");
-  leave_out(config.backend != BackendChoice::cpu && config.backend != BackendChoice::automatic,
-            "backend", "only ranks that compute on CPUs pass values to each other");
+  leave_out(config.backend == BackendChoice::cuda, "backend",
+            "only ranks that compute on CPUs pass values to each other");
   leave_out(config.shards > 0, "shards", "a rank has some rows of a batch, and all layers");
   leave_out(config.model_options.norm_ranks > 1, "model-options.norm-ranks",
             "the ranks of a group must run the same layers at the same time");

@@ -62,6 +62,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   whole_ = std::make_unique<Whole>(
       Whole{*pipeline_, backend_, trainer_spec_.network, config_.precision, config_.seed});
   trainer_spec_.network = pipeline_->own(whole_->network);
+  trainer_spec_.program.whole = &whole_->network;
 }
 
 }  // namespace lockstep::train

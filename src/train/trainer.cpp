@@ -203,11 +203,11 @@ void Trainer::launch(const data::Batch& batch, std::size_t global_rows, float lr
   laps_->begin();
   const std::size_t outputs =
       spec_.program.loss.task == data::Task::classes ? 0 : spec_.network.classes;
-  const data::Batch mine = pipeline_.share_targets(batch, outputs, [&] { wait_meanwhile(); });
   const std::vector<StagePiece> pieces = pipeline_.pieces(parts.size());
   std::vector<std::size_t> rows;
   for (const MicroBatch& part : parts) rows.push_back(part.rows);
-  pipeline_.begin(std::move(rows));
+  pipeline_.begin(std::move(rows), backend_.device().compute());
+  const data::Batch mine = pipeline_.share_targets(batch, outputs, [&] { wait_meanwhile(); });
   // A turn is what follows each other of one micro-batch.
   for (auto turn = pieces.begin(); turn != pieces.end();) {
     const auto end = std::find_if(

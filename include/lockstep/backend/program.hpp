@@ -104,6 +104,8 @@ struct ProgramSpec {
   /// 0: backward makes all gradients. Else it leaves the convolutions' weight gradients to
   /// Program::weight_gradients(), of at most that many micro-batches at a time, in their order.
   std::size_t weights_later = 0;
+  /// Clock backend: the network of which this is a stage, whose pace is known; null: it is whole.
+  const nn::Network* whole = nullptr;
   /// Micro-batches of this program are in flight together with those of another one for other rows:
   /// what it keeps shares no memory with that.
   bool own_memory = false;

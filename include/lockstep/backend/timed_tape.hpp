@@ -17,6 +17,7 @@ struct TimedStep {
   std::string name;
   double ms = 0;
   std::vector<std::size_t> final_slices;  ///< of plain_layout(), as TapeStep's
+  double weights_ms = 0;  ///< of ms: a convolution's weight gradient, which may come later
 };
 
 /// Forward and backward of one micro-batch, then the update of all slices.
@@ -32,9 +33,11 @@ nn::ArenaLayout plain_layout(const nn::Network& network);
 
 /// How long each step of the tape takes for `rows` rows at this pace. A line's row_ms are spread
 /// over the steps as what nn::cost_of() says they need, its step_ms evenly over their kernels.
-/// Throws InputError naming the file where a measured tape is another network's. Pure.
+/// `whole`: the network of which this is a stage, and whose pace it is; null: it is whole. Throws
+/// InputError naming the file where a measured tape is another network's, or a stage is asked for.
+/// Pure.
 TimedTape time_tape(const nn::Network& network, std::size_t rows, Precision precision,
-                    const Pace& pace);
+                    const Pace& pace, const nn::Network* whole = nullptr);
 
 /// The shortest time of one training step of `rows` rows at these rates, as the sum over nodes.
 double floor_ms(const nn::Network& network, std::size_t rows, Precision precision,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -16,6 +17,7 @@
 #include "lockstep/backend/vectors.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/nn/network.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "ports/clock/stream.hpp"
 
 namespace lockstep::clock {
@@ -130,11 +132,12 @@ class ClockProgram final : public backend::Program {
   void set_scalars(const optim::StepScalars&) override {}
   const backend::Tape& forward() const override { return forward_; }
   const backend::Tape& backward(bool) const override { return backward_; }
+  const backend::Tape& weight_gradients(bool) const override { return weights_; }
   backend::Boundary received() override { return at_boundary(received_); }
   backend::Boundary sent() override { return at_boundary(sent_); }
   backend::Metrics take_metrics() override;
   void copy_logits(std::span<float> logits) const override;
-  backend::MemoryPlan memory() const override { return {}; }
+  backend::MemoryPlan memory() const override { return {.made_again = made_again_}; }
 
  private:
   /// Memory of one boundary, one block for each slot.
@@ -142,36 +145,75 @@ class ClockProgram final : public backend::Program {
     std::size_t value_bytes = 0;
     std::vector<std::vector<std::byte>> of_slot;
   };
-  backend::Tape make_tape(const std::vector<backend::TimedStep>& steps);
+  bool is_last() const { return sent_.of_slot.empty(); }  ///< of a network's stages
+  backend::TapeStep make_step(const std::string& name, double ms, std::vector<std::size_t> slices);
+  void make_backward(const nn::Network& network, const backend::TimedTape& times);
   Crossing make_crossing(const nn::Node& node, std::size_t gradients) const;
   backend::Boundary at_boundary(Crossing& crossing) const;
 
   backend::ProgramSpec spec_;
   ClockStream& stream_;
-  backend::Tape forward_, backward_;
+  backend::Tape forward_, backward_, weights_;
+  double made_again_ = 0;
   Crossing received_, sent_;
   std::size_t slot_ = 0;
   backend::Metrics metrics_;
 };
 
+/// How long backward makes values again: those of all segments but the last, where a network is cut
+/// so that forward takes about as long in each.
+double ms_again(const nn::Network& network, const backend::Recompute& recompute,
+                const backend::TimedTape& times) {
+  using Mode = backend::Recompute::Mode;
+  if (recompute.mode == Mode::none) return 0;
+  require(recompute.mode == Mode::segments,
+          "recompute: the clock backend has no memory to limit: give the number of segments");
+  const std::vector<std::size_t> cuts = nn::cut_points(network);
+  require(recompute.segments <= cuts.size() + 1,
+          fmt::format("recompute = {}: {} can be cut into at most {} segments", recompute.segments,
+                      network.name, cuts.size() + 1));
+  const double share = 1 - 1 / static_cast<double>(recompute.segments);
+  double before = 0, nearest = 0;
+  for (std::size_t node = 0, cut = 0; node < times.forward.size() && cut < cuts.size(); ++node) {
+    before += times.forward[node].ms;
+    if (node != cuts[cut]) continue;
+    ++cut;
+    if (std::abs(before - share * times.forward_ms()) <
+        std::abs(nearest - share * times.forward_ms()))
+      nearest = before;
+  }
+  return nearest;
+}
+
 ClockProgram::ClockProgram(const nn::Network& network, const backend::ProgramSpec& spec,
                            const backend::TimedTape& times, ClockStream& stream)
-    : spec_(spec), stream_(stream), forward_(make_tape(times.forward)) {
+    : spec_(spec), stream_(stream) {
   check(spec.batch > 0 && spec.slots > 0, "a program needs at least one row and one slot");
-  require(spec.recompute.mode == backend::Recompute::Mode::none,
-          "recompute: the clock backend has no values that backward could make again");
-  if (spec.training) backward_ = make_tape(times.backward);
+  for (const backend::TimedStep& step : times.forward)
+    forward_.push_back(make_step(step.name, step.ms, step.final_slices));
+  if (spec.training) make_backward(network, times);
   const nn::Node &first = network.nodes.front(), &last = network.nodes.back();
   if (first.op == nn::Op::receive)
     received_ = make_crossing(first, nn::readers(network).front().size());
   if (last.op == nn::Op::send) sent_ = make_crossing(last, last.gradients);
 }
 
-backend::Tape ClockProgram::make_tape(const std::vector<backend::TimedStep>& steps) {
-  backend::Tape tape;
-  for (const backend::TimedStep& step : steps)
-    tape.push_back({step.name, [this, ms = step.ms] { stream_.pass(ms); }, step.final_slices});
-  return tape;
+backend::TapeStep ClockProgram::make_step(const std::string& name, double ms,
+                                          std::vector<std::size_t> slices) {
+  return {name, [this, ms] { stream_.pass(ms); }, std::move(slices)};
+}
+
+void ClockProgram::make_backward(const nn::Network& network, const backend::TimedTape& times) {
+  const double again_ms = ms_again(network, spec_.recompute, times);
+  if (again_ms > 0) backward_.push_back(make_step("forward again", again_ms, {}));
+  made_again_ = again_ms / times.forward_ms();
+  for (const backend::TimedStep& step : times.backward) {
+    const bool later = spec_.weights_later > 0 && step.weights_ms > 0;
+    backward_.push_back(make_step(step.name, step.ms - (later ? step.weights_ms : 0),
+                                  later ? std::vector<std::size_t>{} : step.final_slices));
+    if (later)
+      weights_.push_back(make_step(step.name + " weights", step.weights_ms, step.final_slices));
+  }
 }
 
 ClockProgram::Crossing ClockProgram::make_crossing(const nn::Node& node,
@@ -196,7 +238,7 @@ void ClockProgram::select(std::size_t slot) {
 void ClockProgram::load(const data::Batch& batch) {
   check(batch.capacity == spec_.batch,
         "the batch does not have the size that the program was compiled for");
-  if (batch.targets != nullptr) metrics_.rows += batch.rows;
+  if (batch.targets != nullptr && is_last()) metrics_.rows += batch.rows;
 }
 
 void ClockProgram::load_normalised(std::span<const float>, std::span<const data::Target> targets) {
@@ -302,12 +344,17 @@ class ClockBackend final : public backend::Backend {
                                                  const backend::ProgramSpec& spec,
                                                  backend::Parameters&) override {
     return std::make_unique<ClockProgram>(
-        network, spec, time_tape(network, spec.batch, spec.precision, pace_), device_.compute());
+        network, spec, time_tape(network, spec.batch, spec.precision, pace_, spec.whole),
+        device_.compute());
   }
   std::vector<double> norms(const backend::Parameters& parameters, backend::Part) override {
     return std::vector<double>(parameters.arena().slices.size());
   }
   void clip_gradients(backend::Parameters&, float) override {}
+  std::vector<double> gradient_squares(const backend::Parameters& parameters) override {
+    return std::vector<double>(parameters.arena().slices.size());
+  }
+  void clip_by_norm(backend::Parameters&, float, double) override {}
   void update(backend::Parameters& parameters, const optim::UpdateRule&, const optim::StepScalars&,
               std::size_t first, std::size_t last) override {
     device_.compute().pass(static_cast<ClockParameters&>(parameters).update_ms(first, last));

@@ -126,12 +126,36 @@ void Pipeline::progress() {
   up_->progress();
 }
 
+namespace {
+
+/// What is done while a stream waits for another event.
+class Meantime final : public device::Event {
+ public:
+  Meantime(device::Event& event, const std::function<void()>& meanwhile)
+      : event_(event), meanwhile_(meanwhile) {}
+  bool done() override {
+    if (event_.done()) return true;
+    meanwhile_();
+    return false;
+  }
+  double due_in_s() const override { return event_.due_in_s(); }
+
+ private:
+  device::Event& event_;
+  const std::function<void()>& meanwhile_;
+};
+
+}  // namespace
+
+/// The stream's next work needs what comes, or the memory that leaves.
 void Pipeline::wait(comm::Communicator& on, device::Event& event, const Meanwhile& meanwhile) {
   const comm::Waiting waiting(on.activity);
-  for (device::Idle idle; !event.done(); idle()) {
+  const Meanwhile all = [&] {
     progress();
     meanwhile();
-  }
+  };
+  Meantime meantime(event, all);
+  compute_->wait(meantime);
 }
 
 void Pipeline::wait_for_gift(bool down, std::size_t slot, const Meanwhile& meanwhile) {
@@ -169,8 +193,9 @@ data::Batch Pipeline::share_targets(const data::Batch& batch, std::size_t output
   return mine;
 }
 
-void Pipeline::begin(std::vector<std::size_t> rows) {
+void Pipeline::begin(std::vector<std::size_t> rows, device::Stream& compute) {
   rows_ = std::move(rows);
+  compute_ = &compute;
   gradient_places_.clear();
   gradients_taken_ = 0;
 }
@@ -186,7 +211,7 @@ void Pipeline::pass(const StagePiece& piece, backend::Program& program,
       return receive_gradients(piece.micro, meanwhile);
     case give_values:
     case give_gradients:
-      return give(piece, program);
+      return give(piece, program, meanwhile);
     case forward:
     case backward:
       return wait_for_gift(piece.what == forward, piece.slot, meanwhile);
@@ -200,7 +225,13 @@ std::string Pipeline::name_of(bool down, std::size_t micro, bool gives, int othe
                      gives ? "to" : "from", other + 1);
 }
 
-void Pipeline::give(const StagePiece& piece, backend::Program& program) {
+void Pipeline::give(const StagePiece& piece, backend::Program& program,
+                    const Meanwhile& meanwhile) {
+  const auto made = compute_->record();
+  for (device::Idle idle; !made->done(); idle(made->due_in_s())) {
+    progress();
+    meanwhile();
+  }
   const bool down = piece.what == StagePiece::Do::give_values;
   const backend::Boundary boundary = down ? program.sent() : program.received();
   const int other = axis_.index + (down ? 1 : -1);

@@ -50,8 +50,8 @@ class Pipeline {
 
   using Meanwhile = std::function<void()>;  ///< called while the host waits
 
-  /// Begins a step of micro-batches with these rows.
-  void begin(std::vector<std::size_t> rows);
+  /// Begins a step of micro-batches with these rows, which `compute` runs.
+  void begin(std::vector<std::size_t> rows, device::Stream& compute);
 
   /// This rank's part of a step: the last stage gets the targets, which only the first one's loader
   /// has. They stay until the next call. `outputs`: values of Batch::wanted in a row; 0: there are
@@ -83,7 +83,7 @@ class Pipeline {
   comm::Communicator& channel(bool down) { return down ? *down_ : *up_; }
   void wait(comm::Communicator& on, device::Event& event, const Meanwhile& meanwhile);
   void wait_for_gift(bool down, std::size_t slot, const Meanwhile& meanwhile);
-  void give(const StagePiece& piece, backend::Program& program);
+  void give(const StagePiece& piece, backend::Program& program, const Meanwhile& meanwhile);
   void receive_values(std::size_t micro, backend::Program& program, const Meanwhile& meanwhile);
   void receive_gradients(std::size_t micro, const Meanwhile& meanwhile);
   void expect_values(std::size_t micro, std::size_t row_bytes);
@@ -98,6 +98,7 @@ class Pipeline {
   std::unique_ptr<comm::Communicator> stages_, down_, up_;
   std::vector<std::unique_ptr<device::Event>> given_[2];  ///< by slot: gradients; values
   std::vector<std::size_t> rows_;                         ///< of this step's micro-batches
+  device::Stream* compute_ = nullptr;
   /// What comes next, if its receive has begun: gradients; values. Those come to a separate place,
   /// because a slot may not be free before the last moment.
   std::unique_ptr<device::Event> coming_[2];

@@ -136,7 +136,7 @@ run ranks 2 "${any[@]}" --stages 2 --accumulate 25 --out none
 verdict $? 'and more micro-batches than rows'
 for option in '--shards 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2' \
   '--sync.gossip' '--model-options.norm-ranks 2' '--comm.all-reduce two-level' \
-  '--recompute auto --memory-limit 4GB' '--backend clock --clock.row-ms 1'; do
+  '--recompute auto --memory-limit 4GB'; do
   # shellcheck disable=SC2086
   run ranks 4 "${any[@]}" --stages 2 $option --out none
   ((status == 2)) && [[ ! -e none ]] &&

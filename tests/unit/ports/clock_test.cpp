@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/timed_tape.hpp"
@@ -6,6 +7,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/comm/waits/silent.hpp"
 #include "lockstep/device/host_stream.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/nn/resnet.hpp"
 #include "lockstep/train/trainer.hpp"
 
@@ -129,14 +131,67 @@ TEST_CASE("the clock counts the rows of batches with targets only", "[clock][pro
   CHECK(program->take_metrics().rows == 3);
 }
 
+TEST_CASE("on the clock, stages take together what their network takes", "[clock]") {
+  const auto backend = make_clock_backend(LinePace{20, 50});
+  const nn::Network whole = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
+  const auto tapes_of = [&](const nn::Network& network, std::size_t later,
+                            const Recompute& recompute) {
+    ProgramSpec spec;
+    spec.batch = 4;
+    spec.weights_later = later;
+    spec.recompute = recompute;
+    spec.whole = &whole;
+    const auto parameters = backend->make_parameters(network, Precision::fp32);
+    const auto program = backend->compile(network, spec, *parameters);
+    std::vector<double> ms;
+    std::set<std::size_t> slices;
+    for (const Tape* tape :
+         {&program->forward(), &program->backward(false), &program->weight_gradients(false)}) {
+      const auto timeline = backend->device().make_timeline();
+      timeline->mark();
+      for (const TapeStep& step : *tape) {
+        step.run();
+        for (const std::size_t slice : step.final_slices) CHECK(slices.insert(slice).second);
+      }
+      timeline->mark();
+      ms.push_back(timeline->laps_ms().at(0));
+    }
+    CHECK(slices.size() == parameters->layout().slices.size());
+    return ms;
+  };
+  for (const std::size_t later : {0, 1}) {
+    std::vector<double> sums(3);
+    for (const nn::Network& stage : nn::split(whole, nn::balanced_cuts(whole, 4))) {
+      const std::vector<double> ms = tapes_of(stage, later, {});
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += ms[i];
+    }
+    const std::vector<double> alone = tapes_of(whole, later, {});
+    for (std::size_t i = 0; i < sums.size(); ++i) CHECK(sums[i] == Approx(alone[i]).epsilon(0.05));
+    CHECK(alone[0] + alone[1] + alone[2] == Approx(130).epsilon(1e-6));
+    CHECK(alone[2] >= (later > 0 ? 15 : 0));
+    CHECK(alone[2] <= (later > 0 ? 45 : 0));
+  }
+  const double forward = tapes_of(whole, 0, {})[0];
+  const auto again = [&](std::size_t segments) {
+    return tapes_of(whole, 0, {.mode = Recompute::Mode::segments, .segments = segments})[1] -
+           tapes_of(whole, 0, {})[1];
+  };
+  CHECK(again(1) == Approx(0).margin(1e-6));
+  CHECK(again(2) == Approx(forward / 2).epsilon(0.2));
+  CHECK(again(4) == Approx(forward * 3 / 4).epsilon(0.2));
+}
+
 TEST_CASE("what has no meaning on the clock is an error", "[clock]") {
   const auto backend = make_clock_backend(LinePace{1, 1});
   const nn::Network network = nn::resnet(nn::usual_resnet("resnet20", 8, 4));
   const auto parameters = backend->make_parameters(network, Precision::fp32);
   ProgramSpec spec;
-  spec.recompute.mode = Recompute::Mode::segments;
-  spec.recompute.segments = 2;
-  CHECK_THROWS_AS(backend->compile(network, spec, *parameters), InputError);
+  spec.recompute.mode = Recompute::Mode::automatic;
+  CHECK_THROWS_WITH(backend->compile(network, spec, *parameters),
+                    Catch::Contains("has no memory to limit"));
+  spec.recompute = {.mode = Recompute::Mode::segments, .segments = 100};
+  CHECK_THROWS_WITH(backend->compile(network, spec, *parameters),
+                    Catch::Contains("can be cut into at most 24 segments"));
   CHECK(is_rehearsal(backend->description()));
   CHECK_FALSE(is_rehearsal("cpu: oneDNN"));
 }

@@ -131,7 +131,7 @@ TEST_CASE("a message comes while the stage that takes it computes something else
     spec.program.slots = pipeline.slots();
     const auto program = backend->compile(own, spec.program, *parameters);
     const std::size_t rows = spec.program.batch;
-    pipeline.begin({rows, rows, rows});
+    pipeline.begin({rows, rows, rows}, backend->device().compute());
     using enum StagePiece::Do;
     const auto pass = [&](StagePiece::Do what, std::size_t micro) {
       program->select(micro);
