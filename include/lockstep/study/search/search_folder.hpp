@@ -89,13 +89,16 @@ struct LegResult {
 };
 
 /// Throws InputError where the folder exists, or what is asked for makes no sense: a point of the
-/// space that is no training among others, which is named. Writes nothing.
+/// space that is no training among others, which is named; a base that costs more than the space's
+/// budget, or a budget that no point keeps. Writes nothing.
 void check_search(const std::filesystem::path& folder, const SearchSpec& spec,
-                  const SearchSpace& space, const config::Config& base);
-/// The same, and writes the folder. `space_text`: what the space was read from.
-void write_search(const std::filesystem::path& folder, const SearchSpec& spec,
-                  const SearchSpace& space, const std::string& space_text,
-                  const config::Config& base);
+                  const SearchSpace& space, const config::Config& base,
+                  const PointCosts& costs = {});
+/// The same, and writes the folder. `space_text`: what the space was read from. Returns how many
+/// draws of points the budget refused.
+std::size_t write_search(const std::filesystem::path& folder, const SearchSpec& spec,
+                         const SearchSpace& space, const std::string& space_text,
+                         const config::Config& base, const PointCosts& costs = {});
 
 /// A search's folder, as a process knows it: look() reads what is new.
 /// **Thread safety:** one thread.
