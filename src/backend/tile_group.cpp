@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/device/idle.hpp"
 
 namespace lockstep::backend {
 
@@ -19,6 +23,19 @@ std::unique_ptr<device::Event> TileGroup::exchange(std::span<const TileMessage> 
     }
   });
   return lines_->network().record_newest();
+}
+
+void TileGroup::wait(const std::function<bool()>& arrived) {
+  if (arrived()) return;
+  const comm::Waiting waiting(lines_->activity);
+  const double began_ms = now_ms();
+  for (device::Idle idle; !arrived();) idle();
+  waited_ms_ += now_ms() - began_ms;
+}
+
+double TileGroup::take_waited_ms() {
+  const double all_ms = waited_ms_ + span_.waited_ms();
+  return all_ms - std::exchange(taken_ms_, all_ms);
 }
 
 std::unique_ptr<TileGroup> make_tile_group(std::size_t tiles, const Backend& backend,

@@ -274,7 +274,7 @@ void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& 
       pipeline_.pass(piece, program, [&] { wait_meanwhile(); });
       if (piece.what == forward) {
         run(program.forward(), last);
-        laps_->end(&observe::StepTimes::forward_ms);
+        end_lap(&observe::StepTimes::forward_ms);
       } else if (piece.what == backward || piece.what == weight_gradients) {
         run_backward(program, piece, last);
       } else {
@@ -306,7 +306,13 @@ void Trainer::run_backward(backend::Program& program, const StagePiece& piece, b
                                              : program.weight_gradients(adds),
       last);
   if (!last && exchange_->adds_shards()) exchange_->keep();
-  laps_->end(&observe::StepTimes::backward_ms);
+  end_lap(&observe::StepTimes::backward_ms);
+}
+
+/// What a tile has waited for others in there was communication.
+void Trainer::end_lap(double observe::StepTimes::*time) {
+  laps_->end(time);
+  if (tiles_) laps_->move(time, &observe::StepTimes::exposed_comm_ms, tiles_->take_waited_ms());
 }
 
 /// With accumulation a gradient is final only in the last micro-batch.

@@ -159,6 +159,7 @@ class Trainer {
                 std::span<const StagePiece> turn, optim::StepScalars scalars, bool ends);
   void run_backward(backend::Program& program, const StagePiece& piece, bool last);
   void run(const backend::Tape& tape, bool last);
+  void end_lap(double observe::StepTimes::*time);
   void wait_meanwhile();
   void clip();
   std::optional<optim::TrustRatios> trust_of_stages() const;

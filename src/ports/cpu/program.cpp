@@ -339,9 +339,7 @@ bool CpuProgram::lines_arrived() {
 }
 
 void CpuProgram::wait_for_lines() {
-  if (awaited_.empty()) return;
-  const comm::Waiting waiting(spec_.tiles->activity());
-  for (device::Idle idle; !lines_arrived();) idle();
+  if (!awaited_.empty()) spec_.tiles->wait([this] { return lines_arrived(); });
 }
 
 /// Each lane takes its chunks, in order. Those that read lines of other tiles come last, and wait
