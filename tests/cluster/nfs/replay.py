@@ -40,10 +40,13 @@ for name in map(str.strip, open(appeared)):
     for above, settled in enumerate(list(settled_ones())[:-1], 1):
         if plan["mode"] == "async" or settled:
             due[above] |= set(best(above - 1, settled))
+last = [best(rung, settled) for rung, settled in enumerate(settled_ones())]
 assert max(seen.values()) == 1, seen.most_common(3)
 assert set(results[0]) == set(range(plan["trials"])), "a trial is lost"
 for rung in range(1, len(epochs)):
-    assert due[rung] == set(results[rung]), f"rung {rung}: {due[rung] ^ set(results[rung])}"
+    # Others were among the best only until more results came.
+    lost = set(last[rung - 1]) - set(results[rung])
+    assert not lost, f"rung {rung}: {lost}"
 
 told = collections.Counter()
 for log in logs:
