@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/device/idle.hpp"
 
@@ -13,7 +14,9 @@ void NormSpan::gather(std::span<float> chunks, std::string_view name) {
   // Buckets of gradients may be in flight, too, and the step need not wait for them here.
   const std::unique_ptr<device::Event> arrived = group_->network().record_newest();
   const comm::Waiting waiting(group_->activity);
+  const double began_ms = now_ms();
   for (device::Idle idle; !arrived->done();) idle();
+  waited_ms_ += now_ms() - began_ms;
 }
 
 std::unique_ptr<NormSpan> make_norm_span(std::size_t ranks, const Backend& backend,

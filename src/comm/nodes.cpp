@@ -73,7 +73,8 @@ GridAxis axis_of(int rank, int count, int apart) {
 Grid::Grid(int rank, const GridShape& shape)
     : replicas(axis_of(rank, shape.replicas, shape.tiles)),
       stages(axis_of(rank, shape.stages, shape.tiles * shape.replicas)),
-      tiles(axis_of(rank, shape.tiles, 1)) {
+      tiles(axis_of(rank, shape.tiles, 1)),
+      sharers(axis_of(rank, shape.tiles * shape.replicas, 1)) {
   check(rank >= 0 && rank < ranks(), "a rank of the grid");
 }
 

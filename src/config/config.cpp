@@ -250,6 +250,23 @@ void check_stages(const Config& config) {
       "what is made again would stay until the weight gradients, so that it saves no memory");
 }
 
+void check_tiles(const Config& config) {
+  if (config.tiles == 1) return;
+  const auto leave_out = refuser(config, "tiles");
+  leave_out(config.backend != BackendChoice::cpu && config.backend != BackendChoice::automatic,
+            "backend", "only ranks that compute on CPUs share the lines of an image");
+  leave_out(config.shards > 0, "shards", "what is added in which order depends on the tiles");
+  leave_out(config.model_options.norm_ranks > 1, "model-options.norm-ranks",
+            "batch norms share the tiles' statistics");
+  leave_out(config.freeze != nn::Freeze::none, "freeze", "frozen layers have whole images");
+  leave_out(config.sync.every > 1, "sync.every", "the tiles of a replica must agree in each step");
+  leave_out(config.sync.gossip, "sync.gossip", "the tiles of a replica must agree in each step");
+  leave_out(config.data.shuffle == data::Shuffle::node, "data.shuffle",
+            "the tiles of an image have the same rows, on whatever nodes they are");
+  leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute",
+            "all tiles make the same values again: give the number of segments");
+}
+
 void check_clock(const Config& config) {
   if (config.backend != BackendChoice::clock) return;
   const bool line = config.clock.row_ms > 0 || config.clock.step_ms > 0;
@@ -358,27 +375,35 @@ std::string to_toml_where_other(const Config& config, const Config& other) {
   return write_toml(config, changed_keys(config, other));
 }
 
-int replicas_of(const Config& config, int ranks) {
-  const auto stages = static_cast<int>(config.stages);
-  require(stages <= ranks,
-          fmt::format("stages = {} on {}: each stage needs a rank; at most {} are possible", stages,
-                      counted(static_cast<std::size_t>(ranks), "rank"), ranks));
-  require(ranks % stages == 0,
-          fmt::format("stages = {} does not divide the number of ranks, {}: each replica of the "
-                      "network has that many",
-                      stages, ranks));
-  return ranks / stages;
+comm::GridShape grid_shape(const Config& config, int ranks) {
+  const auto parts = static_cast<int>(config.stages * config.tiles);
+  const std::string asked = config.tiles == 1 ? said(config, "stages")
+                            : config.stages == 1
+                                ? said(config, "tiles")
+                                : said(config, "stages") + " and " + said(config, "tiles");
+  const std::string each = config.tiles == 1 ? "stage" : config.stages == 1 ? "tile" : "part";
+  require(parts <= ranks,
+          fmt::format("{} on {}: each {} needs a rank; at most {} are possible", asked,
+                      counted(static_cast<std::size_t>(ranks), "rank"), each, ranks));
+  require(ranks % parts == 0,
+          fmt::format("{} does not divide the number of ranks, {}: each replica of the network has "
+                      "{}",
+                      asked, ranks, parts));
+  return {.replicas = ranks / parts,
+          .stages = static_cast<int>(config.stages),
+          .tiles = static_cast<int>(config.tiles)};
 }
 
-void require_one_stage(const Config& config, std::string_view what) {
-  require(config.stages == 1,
-          fmt::format("stages = {}: {}, in which each rank has all layers; leave it out",
-                      config.stages, what));
+void require_whole_replicas(const Config& config, std::string_view what) {
+  for (const auto& [count, key] : {std::pair{config.stages, "stages"}, {config.tiles, "tiles"}})
+    require(count == 1, fmt::format("{}: {}, in which each rank has all of a replica; leave it out",
+                                    said(config, key), what));
 }
 
 void resolve(Config& config, int ranks) {
   check_ranges(config);
-  const int replicas = replicas_of(config, ranks);
+  const comm::GridShape shape = grid_shape(config, ranks);
+  const int replicas = shape.replicas, sharers = replicas * shape.tiles;
   resolve_batch(config, replicas);
   if (config.out.empty()) config.out = "runs/" + config.model + "-{n}";
   require(config.resume != "auto" || config.out.find("{n}") == std::string::npos,
@@ -387,13 +412,14 @@ void resolve(Config& config, int ranks) {
                       config.out));
   refuse_idle_keys(config);
   check_gpu_keys(config, replicas);
-  check_wire(config, replicas);
-  check_power_sgd(config, replicas);
+  check_wire(config, sharers);
+  check_power_sgd(config, sharers);
   check_sync(config, replicas);
   check_gossip(config, replicas);
   check_norm_ranks(config, replicas);
   check_shards(config, replicas);
   check_stages(config);
+  check_tiles(config);
   check_fine_tuning(config);
   check_rule(config.optim);
   check_milestones(config);

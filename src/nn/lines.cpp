@@ -16,6 +16,20 @@ LineRange covering(const LineRange& one, const LineRange& other) {
   return {first, std::max(one.end(), other.end()) - first};
 }
 
+std::size_t most_tiles(const Network& network) {
+  std::size_t fewest = network.input.height;
+  for (const Node& node : network.nodes)
+    if (node.op == Op::conv || node.op == Op::max_pool)
+      fewest = std::min(fewest, node.shape.height);
+  return fewest;
+}
+
+LineRange common(const LineRange& one, const LineRange& other) {
+  const std::size_t first = std::max(one.first, other.first),
+                    end = std::min(one.end(), other.end());
+  return first < end ? LineRange{first, end - first} : LineRange{first, 0};
+}
+
 Reach read_by(const WindowLines& window, const LineRange& out) {
   // In lines of the padded image.
   const std::size_t begin = out.first * window.stride,

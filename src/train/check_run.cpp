@@ -23,8 +23,7 @@ namespace {
 RunSpec spec_of(const config::Config& config, int ranks) {
   RunSpec spec;
   spec.config = config;
-  spec.grid = comm::Grid(0, {.replicas = config::replicas_of(config, ranks),
-                             .stages = static_cast<int>(config.stages)});
+  spec.grid = comm::Grid(0, config::grid_shape(config, ranks));
   spec.nodes = comm::Nodes(std::vector<comm::RankPlace>(static_cast<std::size_t>(ranks)));
   return spec;
 }
@@ -57,6 +56,7 @@ void check_run(config::Config config, int ranks,
   const RunData data(spec, control);
   const TrainerSpec trainer = make_trainer_spec(config, data.input(), spec.grid.replicas.count);
   nn::balanced_cuts(trainer.network, config.stages);
+  require_tiles(trainer.network, config.tiles);
   if (resume) {
     judge_resume(*resume, config,
                  {.backend = resume->header.backend,

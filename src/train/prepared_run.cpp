@@ -41,7 +41,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   const comm::Grid& grid = spec_.grid;
   if (grid.stages.count > 1)
     of_stage_ =
-        communicator_.split(grid.replicas.colour(), grid.replicas.index, "the replicas of a stage");
+        communicator_.split(grid.sharers.colour(), grid.sharers.index, "the replicas of a stage");
   auto [decisions, two_level] = decide({.spec = spec_,
                                         .backend = backend_,
                                         .communicator = replicas(),
@@ -53,6 +53,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   config_ = decisions_->in(spec_.config);
   trainer_spec_ = make_trainer_spec(config_, data_.input(), spec_.grid.replicas.count,
                                     spec_.grid.replicas.index);
+  require_tiles(trainer_spec_.network, config_.tiles);
   trainer_spec_.program.loss.weights = data_.loss_weights();
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());
@@ -65,7 +66,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   whole_ = std::make_unique<Whole>(
       Whole{*pipeline_, backend_, trainer_spec_.network, config_.precision, config_.seed});
   trainer_spec_.network = pipeline_->own(whole_->network);
-  trainer_spec_.program.whole = &whole_->network;
+  if (!pipeline_->is_whole()) trainer_spec_.program.whole = &whole_->network;
 }
 
 }  // namespace lockstep::train

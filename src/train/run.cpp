@@ -134,8 +134,19 @@ std::string describe_cut(const config::Config& config, int replicas, std::size_t
                                ? std::to_string(most)
                                : fmt::format("{} or {}", most, most - 1);
   if (config.shards > 0) return fmt::format("{} x {} rows", counted(sharers, "shard"), rows);
-  return fmt::format("{} x {} x {} rows", counted(sharers, config.stages > 1 ? "replica" : "rank"),
+  return fmt::format("{} x {} x {} rows",
+                     counted(sharers, config.stages * config.tiles > 1 ? "replica" : "rank"),
                      counted(parts, "micro-batch"), rows);
+}
+
+/// "4 tiles of each image: a rank has 2 of the 8 lines of the smallest maps".
+std::string describe_tiles(std::size_t tiles, const nn::Network& network) {
+  const std::size_t lines = nn::most_tiles(network);
+  const std::string each = lines % tiles == 0
+                               ? std::to_string(lines / tiles)
+                               : fmt::format("{} or {}", lines / tiles, lines / tiles + 1);
+  return fmt::format("{} tiles of each image: a rank has {} of the {} of the smallest maps", tiles,
+                     each, counted(lines, "line"));
 }
 
 /// What shards cost on that many ranks.
@@ -283,6 +294,7 @@ void log_run(const RunParts& parts) {
   if (const std::string stages = parts.whole.pipeline.describe(parts.whole.network);
       !stages.empty())
     log::info(stages);
+  if (config.tiles > 1) log::info(describe_tiles(config.tiles, parts.whole.network));
   if (config.freeze != nn::Freeze::none) log::info(describe_frozen(parts));
   if (const std::string note = trainer.exchange().note(); !note.empty())
     log::info(fmt::format("exchange '{}': {}", trainer.exchange().name(), note));

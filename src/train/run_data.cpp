@@ -83,6 +83,12 @@ data::DataSetInfo synthetic_rows(const config::Config& config) {
   return rows;
 }
 
+data::DataSetInfo trained_rows(const config::Config& config) {
+  const DataSets sets = find_data_sets({.train = config.data.train, .val = config.data.val});
+  const data::DataSet rows(sets.train, external_spec(config));
+  return data::delivered(rows.info(), training_augment(config, rows.info()), sets.train);
+}
+
 RunData::RunData(const RunSpec& spec, comm::Control& control, const DataChoices& begun_with)
     : spec_(spec), config_(spec.config), control_(control) {
   if (spec.synthetic)

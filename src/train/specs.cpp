@@ -11,6 +11,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/share.hpp"
+#include "lockstep/base/text/words.hpp"
 #include "lockstep/infer/trained_model.hpp"
 #include "lockstep/nn/partition.hpp"
 
@@ -224,6 +225,20 @@ reduce::SavedBytes exchange_state_bytes(const config::Config& config, const nn::
       {.outer_momentum = config.sync.outer_momentum}, {.late = config.sync.gossip_late});
 }
 
+void require_tiles(const nn::Network& network, std::size_t tiles) {
+  if (tiles == 1) return;
+  for (const nn::Node& node : network.nodes)
+    require(
+        node.padding < node.kernel || node.kernel == 0,
+        fmt::format("tiles = {}: {} has windows that lie outside of the image", tiles, node.name));
+  require(
+      tiles <= nn::most_tiles(network),
+      fmt::format("tiles = {}: {} has a map of {} from images of {} x {}, and each tile needs a "
+                  "line of it; at most {} are possible",
+                  tiles, network.name, counted(nn::most_tiles(network), "line"),
+                  network.input.height, network.input.width, nn::most_tiles(network)));
+}
+
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int replicas, int replica) {
   const std::size_t most = even_share(config.batch, config::sharers(config, replicas), 0);
@@ -237,6 +252,8 @@ TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetI
   spec.program.writes_plan_cache = replica == 0;
   spec.exchange = exchange_of(config);
   spec.norm_ranks = config.model_options.norm_ranks;
+  spec.tiles = config.tiles;
+  spec.program.tile.count = config.tiles;
   spec.power_sgd.rank = config.comm.power_sgd;
   spec.gossip.late = config.sync.gossip_late;
   spec.formula = make_formula(config.optim);

@@ -112,9 +112,12 @@ Trainer::Trainer(const TrainerSpec& spec, backend::Backend& backend, comm::Commu
       alone_(pipeline ? nullptr : std::make_unique<Pipeline>()),
       pipeline_(pipeline ? *pipeline : *alone_),
       norm_span_(backend::make_norm_span(spec.norm_ranks, backend, replicas)),
+      tiles_(backend::make_tile_group(spec.tiles, backend, replicas)),
       parameters_(make_parameters(spec, backend)),
       rule_(update_rule(spec, parameters_->layout())) {
   spec_.program.norm_span = norm_span_.get();
+  spec_.program.tiles = tiles_.get();
+  if (tiles_) spec_.program.tile = tiles_->place();
   spec_.program.slots = pipeline_.slots();
   spec_.program.weights_later = pipeline_.weights_later();
   backend::initialise(spec_.network, {spec_.seed}, *parameters_);
@@ -160,13 +163,17 @@ backend::Program& Trainer::program_for(std::size_t rows) {
   return *program;
 }
 
+comm::GridAxis Trainer::replica() const {
+  const auto tiles = static_cast<int>(spec_.tiles);
+  return {.index = replicas_.rank() / tiles, .count = replicas_.world() / tiles, .ranks = {}};
+}
+
 std::size_t Trainer::sharers() const {
-  return spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replicas_.world());
+  return spec_.shards > 0 ? spec_.shards : static_cast<std::size_t>(replica().count);
 }
 
 std::vector<MicroBatch> Trainer::plan(std::size_t global_rows) const {
-  return plan_own(global_rows, spec_.shards, spec_.program.batch,
-                  {.index = replicas_.rank(), .count = replicas_.world(), .ranks = {}});
+  return plan_own(global_rows, spec_.shards, spec_.program.batch, replica());
 }
 
 void Trainer::prepare(std::size_t global_rows) {
@@ -253,7 +260,9 @@ void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& 
   backend::Program& program = program_for(part.rows);
   program.select(turn.front().slot);
   if (has(forward)) {
-    scalars.statistics_share = static_cast<float>(part.rows) / static_cast<float>(part.global_rows);
+    // Each tile has the statistics of the whole images.
+    scalars.statistics_share =
+        static_cast<float>(part.rows) / static_cast<float>(part.global_rows * spec_.tiles);
     ran_.insert(&program);
     program.set_scalars(scalars);
     program.load(view(batch, part, backend::image_bytes(spec_.network, spec_.program),
@@ -265,7 +274,7 @@ void Trainer::run_turn(const data::Batch& batch, const std::vector<MicroBatch>& 
       pipeline_.pass(piece, program, [&] { wait_meanwhile(); });
       if (piece.what == forward) {
         run(program.forward(), last);
-        laps_->end(&observe::StepTimes::forward_ms);
+        end_lap(&observe::StepTimes::forward_ms);
       } else if (piece.what == backward || piece.what == weight_gradients) {
         run_backward(program, piece, last);
       } else {
@@ -297,7 +306,13 @@ void Trainer::run_backward(backend::Program& program, const StagePiece& piece, b
                                              : program.weight_gradients(adds),
       last);
   if (!last && exchange_->adds_shards()) exchange_->keep();
-  laps_->end(&observe::StepTimes::backward_ms);
+  end_lap(&observe::StepTimes::backward_ms);
+}
+
+/// What a tile has waited for others in there was communication.
+void Trainer::end_lap(double observe::StepTimes::*time) {
+  laps_->end(time);
+  if (tiles_) laps_->move(time, &observe::StepTimes::exposed_comm_ms, tiles_->take_waited_ms());
 }
 
 /// With accumulation a gradient is final only in the last micro-batch.
@@ -305,6 +320,7 @@ void Trainer::run(const backend::Tape& tape, bool last) {
   for (const backend::TapeStep& step : tape) {
     step.run();
     pipeline_.progress();
+    if (tiles_) tiles_->progress();
     if (!last) continue;
     for (const std::size_t slice : step.final_slices) exchange_->ready(slice);
     exchange_->progress();

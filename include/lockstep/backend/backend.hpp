@@ -58,6 +58,8 @@ class Backend {
   /// True when training programs can share batch norm's statistics with other ranks
   /// (ProgramSpec::norm_span).
   virtual bool shares_norms() const { return false; }
+  /// True when training programs can have some lines of each image (ProgramSpec::tile).
+  virtual bool shares_images() const { return false; }
   /// Measures, in some tenths of a second, which passes of the program's convolutions Winograd's
   /// algorithm makes faster here, and lists them. REQUIRES: offers_winograd().
   virtual Winograd measure_winograd(const nn::Network&, const ProgramSpec&) { return {}; }

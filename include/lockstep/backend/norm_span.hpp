@@ -48,9 +48,16 @@ class NormSpan {
   /// its own and gets the others. Waits for them, and meanwhile advances what else is in flight.
   /// Throws Error naming the ranks that are missing after the deadline.
   void gather(std::span<float> chunks, std::string_view name);
+  /// How long the host has waited in gather(), all in all.
+  double waited_ms() const { return waited_ms_; }
+  /// The same ranks, for messages of other kinds: see Communicator.
+  std::unique_ptr<comm::Communicator> channel(std::string_view name) {
+    return group_->channel(name);
+  }
 
  private:
   std::unique_ptr<comm::Communicator> group_;
+  double waited_ms_ = 0;
 };
 
 /// Spans of this many consecutive ranks of `replicas`, which must divide among them; null for 1.

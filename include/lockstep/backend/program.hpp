@@ -20,12 +20,14 @@
 #include "lockstep/backend/winograd.hpp"
 #include "lockstep/data/batch.hpp"
 #include "lockstep/data/data_set_info.hpp"
+#include "lockstep/nn/lines.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/optim/rule.hpp"
 
 namespace lockstep::backend {
 
 class NormSpan;
+class TileGroup;
 
 /// One step of a tape, in order. `final_slices`: the slices that may be reduced and updated once it
 /// has run, because their gradient is final and nothing later in the tape reads their weights.
@@ -87,6 +89,13 @@ struct ProgramSpec {
   /// REQUIRES: Backend::shares_norms(); and each of these ranks runs, or joins, the same steps of
   /// the same network's tapes in the same order.
   NormSpan* norm_span = nullptr;
+  /// In training: which lines of each image's maps this program has, where the ranks of `tiles`
+  /// have the others; all, for one tile. The batch has whole images. All tiles make the logits and
+  /// the loss, and the first one metrics and the last layer's gradients, so that sums over the
+  /// ranks are those of the rows.
+  nn::TilePlace tile;
+  /// REQUIRES: not null where the tile is not whole, except to plan or to measure.
+  TileGroup* tiles = nullptr;
   /// What backward makes again instead of keeping it; the same bits in any case.
   Recompute recompute;
   /// Micro-batches in flight: how many may have run forward before their backward. What a

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace lockstep::comm {
 
@@ -47,6 +48,12 @@ inline Elements elements(std::int32_t* data, std::size_t count) {
 }
 inline Elements elements(std::int64_t* data, std::size_t count) {
   return {data, count, ElementType::i64};
+}
+/// Bytes that only move.
+inline Elements raw_elements(std::span<std::byte> bytes) {
+  if (bytes.size() % sizeof(float) == 0)
+    return {bytes.data(), bytes.size() / sizeof(float), ElementType::i32};
+  return {bytes.data(), bytes.size(), ElementType::i8};
 }
 
 }  // namespace lockstep::comm

@@ -97,6 +97,8 @@ struct Grid {
   Grid(int rank, const GridShape& shape);
 
   GridAxis replicas, stages, tiles;
+  /// Replicas and tiles together: the ranks with the same weights, whose gradients are added up.
+  GridAxis sharers;
   int ranks() const { return replicas.count * stages.count * tiles.count; }
   /// Of the first stage and tile: it speaks for the replica where all of its ranks must do alike.
   int first_rank_of(int replica) const { return replica * tiles.count; }

@@ -10,6 +10,7 @@
 #include "lockstep/backend/precision.hpp"
 #include "lockstep/backend/recompute.hpp"
 #include "lockstep/backend/winograd.hpp"
+#include "lockstep/comm/nodes.hpp"
 #include "lockstep/config/choices.hpp"
 #include "lockstep/config/step_range.hpp"
 #include "lockstep/data/external/external.hpp"
@@ -30,6 +31,8 @@ constexpr std::size_t most_shards = 1 << 16;
 
 /// The most stages that a network may be cut into.
 constexpr std::size_t most_stages = 1 << 10;
+/// The most tiles that an image may be cut into.
+constexpr std::size_t most_tiles = 1 << 10;
 
 /// The whole configuration of a training run, as one plain struct. Each field is one key of the
 /// command line and of the TOML file; config_keys() lists them with their help. 0 or "" means "not
@@ -43,6 +46,7 @@ struct Config {
   std::size_t shards = 0;  ///< 0: each rank's batch is one
   std::size_t lanes = 0;
   std::size_t stages = 1;  ///< of the network, each on another rank
+  std::size_t tiles = 1;   ///< of each image, each on another rank
   PipelineOrder pipeline = PipelineOrder::one_f_one_b;
   backend::Precision precision = backend::Precision::fp32;
   bool deterministic = false;
@@ -231,12 +235,12 @@ std::string to_toml(const Config& config);
 /// The same, of the keys whose values differ from those of `other`.
 std::string to_toml_where_other(const Config& config, const Config& other);
 
-/// How many replicas train, where each is as many ranks as there are stages. Throws InputError
+/// How many replicas train, where each is as many ranks as stages and tiles make. Throws InputError
 /// where the ranks cannot be shared so.
-int replicas_of(const Config& config, int ranks);
+comm::GridShape grid_shape(const Config& config, int ranks);
 
-/// Throws InputError, beginning with what has no stages, where there are some.
-void require_one_stage(const Config& config, std::string_view what);
+/// Throws InputError, beginning with what has neither stages nor tiles, where there are some.
+void require_whole_replicas(const Config& config, std::string_view what);
 
 /// Fills in what was left open, now that the number of ranks is known, and checks every range
 /// and combination. Afterwards `batch` is the global batch, `batch_per_rank` is 0 (it follows from

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "lockstep/nn/network.hpp"
+
 namespace lockstep::nn {
 
 // Where an image is cut into bands of lines: which lines of one map go with which of the next. For
@@ -27,6 +29,19 @@ LineRange even_lines(std::size_t height, std::size_t part, std::size_t parts);
 
 /// The lines from the first of the two to the last.
 LineRange covering(const LineRange& one, const LineRange& other);
+
+/// The lines of every map that a rank has, where several ranks share each image: even parts.
+struct TilePlace {
+  std::size_t index = 0, count = 1;
+  bool is_whole() const { return count == 1; }
+  LineRange of(std::size_t height) const { return even_lines(height, index, count); }
+};
+
+/// In how many parts an image can be cut so that each has lines of every map that has windows.
+std::size_t most_tiles(const Network& network);
+
+/// The lines that are in both.
+LineRange common(const LineRange& one, const LineRange& other);
 
 /// How a window of `kernel` lines moves over an image. The padding is below `kernel`.
 struct WindowLines {

@@ -24,6 +24,10 @@ namespace lockstep::train {
 /// data.classes classes; 0: as the model is usually trained. As many as a step takes.
 data::DataSetInfo synthetic_rows(const config::Config& config);
 
+/// What the rows are like that a training with these keys delivers. Throws InputError as opening
+/// its training set does.
+data::DataSetInfo trained_rows(const config::Config& config);
+
 /// What is decided about data sets. Of other programs' files: what their numbers become, and what
 /// is learned. Of all: the numbers of data.clip.
 struct DataChoices {

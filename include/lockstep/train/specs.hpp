@@ -55,6 +55,9 @@ data::MixSpec training_mix(const config::Config& config);
 /// The file that keeps what tune measures.
 std::string plan_file(const config::Config& config);
 
+/// Throws InputError where an image cannot be cut into that many tiles.
+void require_tiles(const nn::Network& network, std::size_t tiles);
+
 /// The trainer's part of the configuration; replicas as in resolve(), and which of them this is.
 TrainerSpec make_trainer_spec(const config::Config& config, const data::DataSetInfo& data,
                               int replicas, int replica = 0);

@@ -13,6 +13,7 @@
 
 #include "lockstep/backend/backend.hpp"
 #include "lockstep/backend/norm_span.hpp"
+#include "lockstep/backend/tile_group.hpp"
 #include "lockstep/comm/activity.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/control.hpp"
@@ -44,6 +45,7 @@ struct TrainerSpec {
   std::size_t shards = 0;  ///< of a batch: each is a micro-batch; 0: `program` says how large
   std::size_t micro_batches = 1;  ///< of a step on each rank, at most; with shards not used
   std::size_t norm_ranks = 1;     ///< consecutive replicas that share batch norm's statistics
+  std::size_t tiles = 1;          ///< consecutive ranks that share each image
   std::size_t bucket_bytes = 1 << 20;
   std::uint64_t seed = 1;  ///< of the initial weights
   /// Record the device's work of a step whose micro-batches are all full, and repeat it.
@@ -97,7 +99,8 @@ constexpr std::uint32_t most_skipped_steps = 50;
 class Trainer {
  public:
   /// Compiles the full micro-batch's program and fills the weights by seed. `replicas`: this rank's
-  /// group of those that share each batch, which may be any ranks. `pipeline`: of whose stage
+  /// group of those that share each batch, which may be any ranks; with tiles, those of a replica
+  /// follow each other. `pipeline`: of whose stage
   /// `spec.network` is; null: the network is whole. All of them must outlive the trainer. Throws
   /// InputError as Backend::require_fit() and backend::make_norm_span() do, and for `graph` as
   /// Device::make_repeater() does.
@@ -149,12 +152,14 @@ class Trainer {
 
  private:
   backend::Program& program_for(std::size_t rows);
-  std::size_t sharers() const;  ///< of each batch: its shards, or the replicas
+  std::size_t sharers() const;     ///< of each batch: its shards, or the replicas
+  comm::GridAxis replica() const;  ///< this rank's place among those with other rows
   std::vector<MicroBatch> plan(std::size_t global_rows) const;
   void run_turn(const data::Batch& batch, const std::vector<MicroBatch>& parts,
                 std::span<const StagePiece> turn, optim::StepScalars scalars, bool ends);
   void run_backward(backend::Program& program, const StagePiece& piece, bool last);
   void run(const backend::Tape& tape, bool last);
+  void end_lap(double observe::StepTimes::*time);
   void wait_meanwhile();
   void clip();
   std::optional<optim::TrustRatios> trust_of_stages() const;
@@ -173,6 +178,7 @@ class Trainer {
   std::unique_ptr<Pipeline> alone_;  ///< of a network that is whole
   Pipeline& pipeline_;
   std::unique_ptr<backend::NormSpan> norm_span_;  ///< null: each replica has its own statistics
+  std::unique_ptr<backend::TileGroup> tiles_;     ///< null: each rank has whole images
   std::unique_ptr<backend::Parameters> parameters_;
   optim::UpdateRule rule_;
   std::uint64_t steps_done_ = 0;

@@ -93,7 +93,9 @@ std::string array_line(const PlanOptions& options, const Planned& plan) {
 int write(const PlanOptions& options) {
   const Planned plan = settle(options);
   check_array(options.workers);
-  study::write_search(plan.folder, plan.spec, plan.space, plan.space_text, plan.base);
+  const std::size_t refused =
+      study::write_search(plan.folder, plan.spec, plan.space, plan.space_text, plan.base,
+                          study::point_costs(own_program().string()));
   const std::uint64_t epochs = epochs_of(plan.spec);
   log::info(fmt::format(
       "{}: {} over {}, rungs at epochs {}", plan.folder, counted(plan.spec.trials, "trial"),
@@ -102,6 +104,9 @@ int write(const PlanOptions& options) {
       fmt::format("about {} of {} that all trials would take; the first results show how "
                   "long one takes",
                   counted(epochs, "epoch"), plan.spec.trials * plan.base.epochs));
+  if (plan.space.budget.flops > 0 || plan.space.budget.latency_ms > 0)
+    log::info(fmt::format("the budget refused {}, in whose place others were drawn",
+                          counted(refused, "point")));
   log::info(array_line(options, plan));
   log::info(
       fmt::format("or without Slurm, as often as you like, wherever the folder is seen: "
@@ -144,6 +149,7 @@ Command add_search_plan(Arguments search) {
           [options](const Supposed& supposed) {
             if (!supposed.shows(options->space)) return;
             const Planned plan = settle(*options);
+            // Without costs: they need the data set, or a measurement.
             if (supposed.whole) study::check_search(plan.folder, plan.spec, plan.space, plan.base);
           }};
 }
@@ -175,8 +181,8 @@ Command add_search_run(Arguments search) {
   auto options = std::make_shared<Options>();
   Arguments app = search.add_command(
       "run",
-      "One worker: trains trials until none is left. Start as many as you like, on any machines "
-      "that see the folder");
+      "One worker: trains trials until none is left that others do not train. Start as many as you "
+      "like, on any machines that see the folder");
   add_folder(app, options->folder);
   options->working.add_to(app);
   return {app, [options](Launch&) { return run_worker(options->folder, options->working); },
@@ -213,7 +219,10 @@ int answer_best(const std::string& path, std::size_t most, std::size_t repeats,
   const std::vector<std::size_t> trials = study::repeated_trials(folder, most);
   const auto list = study::repeats_of(folder, trials, repeats);
   const study::WorkerOutcome outcome = work_as_asked(folder, *list, working);
-  log::text(study::best_text(folder, trials, repeats));
+  if (outcome.complete)
+    log::text(study::best_text(folder, trials, repeats));
+  else
+    log::info("some repeats are not done; once they are, the same command names the best");
   return status_of(outcome);
 }
 
@@ -241,18 +250,29 @@ Command add_search_best(Arguments search) {
 
 Command add_search_export(Arguments search) {
   struct Options {
-    std::string folder, optuna;
+    std::string folder, optuna, tensorboard;
   };
   auto options = std::make_shared<Options>();
   Arguments app = search.add_command("export", "The trials for other programs");
   add_folder(app, options->folder);
-  app.add("--optuna", options->optuna, "a journal that Optuna 5 reads").called("FILE").required();
+  app.add("--optuna", options->optuna, "a journal that Optuna 5 reads").called("FILE");
+  app.add("--tensorboard", options->tensorboard,
+          "a folder that TensorBoard reads: on its page HPARAMS each trial is a session")
+      .called("FOLDER");
   return {app,
           [options](Launch&) {
-            require_report_fits(options->optuna);
-            write_report(options->optuna,
-                         study::optuna_journal(study::SearchFolder(options->folder)));
-            log::info(options->optuna + " is written");
+            require(!options->optuna.empty() || !options->tensorboard.empty(),
+                    "search export: name --optuna, --tensorboard or both");
+            if (!options->optuna.empty()) require_report_fits(options->optuna);
+            const study::SearchFolder folder(options->folder);
+            if (!options->optuna.empty()) {
+              write_report(options->optuna, study::optuna_journal(folder));
+              log::info(options->optuna + " is written");
+            }
+            if (!options->tensorboard.empty())
+              log::info(fmt::format(
+                  "{}: {}", options->tensorboard,
+                  counted(study::write_sessions(folder, options->tensorboard), "trial")));
             return status_done;
           },
           [options](const Supposed& supposed) { check_folder(options->folder, supposed); }};

@@ -105,11 +105,12 @@ study::WorkerOutcome work_as_asked(study::SearchFolder& folder, study::TrainingL
                   "hours used by all{}",
                   counted(outcome.done, "training"), outcome.diverged, outcome.failed,
                   outcome.stopped, folder.node_hours(),
-                  outcome.complete       ? "; nothing is left"
-                  : outcome.told_to_stop ? "; stopped by a signal"
-                  : outcome.out_of_time  ? "; the time left is too short for the next one"
-                  : outcome.out_of_hours ? "; the node hours are used"
-                                         : ""));
+                  outcome.complete         ? "; nothing is left"
+                  : outcome.left_to_others ? "; what is left, others train"
+                  : outcome.told_to_stop   ? "; stopped by a signal"
+                  : outcome.out_of_time    ? "; the time left is too short for the next one"
+                  : outcome.out_of_hours   ? "; the node hours are used"
+                                           : ""));
   if (!outcome.choices_ms.empty())
     log::info(fmt::format("choosing one took {:.1f} ms (median), at most {:.1f} ms",
                           upper_median(outcome.choices_ms), std::ranges::max(outcome.choices_ms)));

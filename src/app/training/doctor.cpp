@@ -38,7 +38,7 @@ void tell(const study::WhatIf& what_if) {
 config::Config training_of(const DoctorOptions& options) {
   options.run.refuse_those_of_runs("doctor makes steps that are thrown away, and writes nothing");
   config::Config training = options.run.config();
-  config::require_one_stage(training, "doctor examines steps");
+  config::require_whole_replicas(training, "doctor examines steps");
   return training;
 }
 

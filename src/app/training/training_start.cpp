@@ -106,9 +106,7 @@ TrainingStart start_training(Launch& launch, config::Config config,
   // Again, because MPI's start installs its own handlers.
   train::catch_stop_signals(launch.rank.rank == 0);
   const std::string backend = decide_backend(launch, choice_name(config.backend));
-  const comm::Grid grid(launch.rank.rank,
-                        {.replicas = config::replicas_of(config, launch.rank.world),
-                         .stages = static_cast<int>(config.stages)});
+  const comm::Grid grid(launch.rank.rank, config::grid_shape(config, launch.rank.world));
   if (rows == TrainedRows::of_data_set) require_data(config);
   const config::BackendChoice asked = config.backend;
   config.backend = parse_choice<config::BackendChoice>(backend, "backend");  // what it can use

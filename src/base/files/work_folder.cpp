@@ -77,6 +77,16 @@ std::string read_claim(const Descriptor& claim) {
   return text;
 }
 
+/// Empty: its holder has given it up meanwhile. On a network file system an open file that others
+/// remove has no attributes any more, and is no error (ESTALE).
+std::optional<FileStamp> stamp_of_claim(const Descriptor& claim, const fs::path& path) {
+  try {
+    return claim ? stamp_of(claim.get(), path) : stamp_of(path);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
 Holder holder_in(const Descriptor& claim) { return holder_of(read_claim(claim)); }
 
 }  // namespace
@@ -127,12 +137,20 @@ std::optional<std::size_t> WorkFolder::take_any(const std::vector<std::size_t>& 
   const Generations newest = newest_claims();
   for (const std::size_t piece : pieces)
     if (!newest.contains(piece) && make(piece, 0)) return piece;
+  holders_live_ = true;
   for (const std::size_t piece : pieces) {
     const auto claim = newest.find(piece);
-    if (claim == newest.end() || shows_life(piece, claim->second)) continue;
+    const bool shows = claim != newest.end() && shows_life(piece, claim->second);
+    holders_live_ = holders_live_ && shows && beats(piece, claim->second);
+    if (claim == newest.end() || shows) continue;
     if (make(piece, claim->second + 1)) return piece;
   }
   return std::nullopt;
+}
+
+bool WorkFolder::beats(std::size_t piece, std::uint64_t generation) const {
+  const auto seen = seen_.find({piece, generation});
+  return seen != seen_.end() && seen->second.beats && seen->second.unchanged_s < spec_.stale_s / 2;
 }
 
 bool WorkFolder::make(std::size_t piece, std::uint64_t generation) {
@@ -162,15 +180,16 @@ bool WorkFolder::shows_life(std::size_t piece, std::uint64_t generation) {
   // It was just given up: the next look finds the piece free.
   if (std::error_code none; !claim && !fs::exists(path, none)) return true;
   if (claim && holder_in(claim) == Holder::ended) return false;
-  const FileStamp stamp = claim ? stamp_of(claim.get(), path) : stamp_of(path);
+  const std::optional<FileStamp> stamp = stamp_of_claim(claim, path);
+  if (!stamp) return true;
   const double now = now_s();
-  const auto [at, first] = seen_.try_emplace({piece, generation}, Seen{stamp, 0, now});
+  const auto [at, first] = seen_.try_emplace({piece, generation}, Seen{*stamp, 0, now});
   Seen& seen = at->second;
-  seen.beats = seen.beats || seen.stamp != stamp;
+  seen.beats = seen.beats || seen.stamp != *stamp;
   // While this process is suspended, so may be the others: such time does not count.
   seen.unchanged_s =
-      seen.stamp == stamp ? seen.unchanged_s + std::min(now - seen.looked_s, longest_gap_s) : 0;
-  seen.stamp = stamp;
+      seen.stamp == *stamp ? seen.unchanged_s + std::min(now - seen.looked_s, longest_gap_s) : 0;
+  seen.stamp = *stamp;
   seen.looked_s = now;
   return first || seen.unchanged_s < spec_.stale_s;
 }

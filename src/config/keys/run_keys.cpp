@@ -75,6 +75,13 @@ std::vector<ConfigKey> run_keys() {
           .bookkeeping()
           .between_ranks()
           .of_pace(),
+      key("tiles", &C::tiles,
+          "on CPUs: cut the lines of each image into that many parts, each on another rank, which "
+          "exchange the lines at their borders; a replica is that many ranks, and each has its "
+          "part of the memory; for large images")
+          .within(1, most_tiles)
+          .between_ranks()
+          .of_pace(),
       key("precision", &C::precision, "arithmetic of the convolutions").usual(),
       key("deterministic", &C::deterministic,
           "use only library routines that give the same bits each time, and choose no algorithm by "

@@ -11,6 +11,7 @@
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/config/keys.hpp"
+#include "lockstep/observe/tensorboard/session.hpp"
 
 namespace lockstep::observe {
 namespace {
@@ -50,6 +51,15 @@ WireMessage hparam_value(const config::ConfigKey& key, const std::string& text) 
   const auto number = real_number(text);
   if (key.kind == config::TomlKind::number && number) return WireMessage().real64(2, *number);
   return WireMessage().text(3, valid_utf8(text));
+}
+
+void put_hparam(WireMessage& info, const std::string& name, const WireMessage& value) {
+  info.message(1, WireMessage().text(1, name).message(2, value));
+}
+
+WireMessage session_start(double time_s, WireMessage& info) {
+  info.real64(5, time_s);
+  return hparams_event(time_s, "_hparams_/session_start_info", 3, info);
 }
 
 /// Visits a record's fields and collects its numbers as values of a summary.
@@ -171,19 +181,33 @@ WireMessage restart_event(double time_s, std::uint64_t step) {
 WireMessage session_start_event(double time_s, const config::Config& config,
                                 const StartRecord& start) {
   WireMessage info;
-  const auto put = [&info](const std::string& name, const WireMessage& value) {
-    info.message(1, WireMessage().text(1, name).message(2, value));
-  };
   for (const config::ConfigKey& key : config::config_keys())
-    if (key.changes_results) put(key.name, hparam_value(key, key.get(config)));
-  put("ranks", WireMessage().real64(2, static_cast<double>(start.ranks)));
-  info.real64(5, time_s);
-  return hparams_event(time_s, "_hparams_/session_start_info", 3, info);
+    if (key.changes_results) put_hparam(info, key.name, hparam_value(key, key.get(config)));
+  put_hparam(info, "ranks", WireMessage().real64(2, static_cast<double>(start.ranks)));
+  return session_start(time_s, info);
 }
 
 WireMessage session_end_event(double time_s, bool success) {
   const WireMessage info = WireMessage().number(1, success ? 1 : 2).real64(2, time_s);
   return hparams_event(time_s, "_hparams_/session_end_info", 4, info);
+}
+
+std::string session_file(const TrialSession& session) {
+  WireMessage info;
+  for (const std::string& name : session.keys) {
+    const config::ConfigKey& key = *config::find_key(name);
+    put_hparam(info, name, hparam_value(key, key.get(session.config)));
+  }
+  std::string events = framed(version_event(session.time_s));
+  events += framed(session_start(session.time_s, info));
+  for (const auto& [epoch, score] : session.scores) {
+    if (!std::isfinite(score)) continue;
+    const WireMessage value =
+        WireMessage().text(1, "score/" + session.score_name).real32(2, static_cast<float>(score));
+    events += framed(event_at(session.time_s, epoch).message(5, WireMessage().message(1, value)));
+  }
+  if (session.succeeded) events += framed(session_end_event(session.time_s, *session.succeeded));
+  return events;
 }
 
 std::optional<std::uint64_t> step_of_curves(const Record& record) {

@@ -59,6 +59,7 @@ class CpuBackend final : public backend::Backend {
            winograd_kernels(storage_of(precision), fewest_channels) != nullptr;
   }
   bool shares_norms() const override { return true; }
+  bool shares_images() const override { return true; }
   backend::Winograd measure_winograd(const nn::Network& network,
                                      const backend::ProgramSpec& spec) override {
     return cpu::measure_winograd(network, spec, team_, chunk_bytes_);

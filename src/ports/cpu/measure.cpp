@@ -183,9 +183,9 @@ backend::Winograd measure_winograd(const nn::Network& network, const backend::Pr
                                    Team& team, std::size_t chunk_bytes) {
   const Storage storage = storage_of(spec.precision);
   const std::size_t lanes = lanes_of(network, spec, team.lanes());
-  const std::vector<Unit> units = lower(network, lanes > spec.batch);
+  const std::vector<Unit> units = lower(network, trains_bands(spec, lanes));
   const std::vector<Region> regions =
-      make_regions(network, units, spec.batch, lanes, storage, chunk_bytes);
+      make_regions(network, units, spec, lanes, storage, chunk_bytes);
   std::map<backend::WinogradShape, WinogradPasses> tried;
   for (const Unit& unit : units) {
     if (unit.kind != UnitKind::conv) continue;
@@ -194,7 +194,7 @@ backend::Winograd measure_winograd(const nn::Network& network, const backend::Pr
     const backend::WinogradShape shape = WinogradConv::shape(geometry);
     if (!WinogradConv::fits(geometry, formats) || tried.contains(shape)) continue;
     const Region& region = regions[unit.level];
-    const bool bands = lanes > spec.batch;
+    const bool bands = trains_bands(spec, lanes);
     const std::size_t lines = geometry.height * region.chunk_stripes / region.stripes;
     const ConvGeometry part = bands ? geometry.on(lines, lines, 1, 1) : geometry;
     tried[shape] =
@@ -233,6 +233,7 @@ std::size_t run_all(const nn::Network& network, std::span<const backend::Program
   for (backend::ProgramSpec spec : specs) {
     spec.recompute = {.mode = backend::Recompute::Mode::least};
     spec.loss = {};  // its targets are classes
+    spec.tile = {};  // there are no others to exchange lines with
     programs.push_back(
         std::make_unique<CpuProgram>(network, spec, parameters, team, block, chunk_bytes));
     run_once(*programs.back(), network);

@@ -7,9 +7,15 @@ namespace lockstep::cpu {
 
 using backend::SampleMoments;
 
-std::size_t NormMessage::add(std::size_t channels, Tell tell) {
-  places_.push_back({channels, size_, std::move(tell)});
-  size_ += 2 * channels;
+std::size_t NormMessage::add(std::size_t channels, const Tell& tell) {
+  return add_floats(2 * channels, [=](std::size_t lane, std::size_t lanes, float* to) {
+    tell(channels * lane / lanes, channels * (lane + 1) / lanes, to, to + channels);
+  });
+}
+
+std::size_t NormMessage::add_floats(std::size_t count, TellFloats tell) {
+  places_.push_back({count, size_, std::move(tell)});
+  size_ += count;
   return places_.size() - 1;
 }
 
@@ -21,11 +27,7 @@ void NormMessage::plan(backend::NormSpan& span, std::string name) {
 
 void NormMessage::tell(std::size_t lane, std::size_t lanes) {
   float* mine = chunk(span_->rank());
-  for (const Place& place : places_) {
-    const std::size_t n = place.channels;
-    place.tell(n * lane / lanes, n * (lane + 1) / lanes, mine + place.offset,
-               mine + place.offset + n);
-  }
+  for (const Place& place : places_) place.tell(lane, lanes, mine + place.offset);
 }
 
 void NormMessage::send(std::size_t rows) {
@@ -39,14 +41,15 @@ void NormMessage::join() {
 }
 
 SampleMoments NormMessage::moments(std::size_t place, std::size_t channel,
-                                   std::size_t values) const {
+                                   const std::vector<std::size_t>& values) const {
   const Place& at = places_[place];
   SampleMoments all;
   for (std::size_t rank = 0; rank < span_->ranks(); ++rank) {
     const float* from = chunk(rank) + at.offset + channel;
-    all = merged(all, {.count = static_cast<double>(*chunk(rank)) * static_cast<double>(values),
-                       .mean = from[0],
-                       .squares = from[at.channels]});
+    all =
+        merged(all, {.count = static_cast<double>(*chunk(rank)) * static_cast<double>(values[rank]),
+                     .mean = from[0],
+                     .squares = from[at.count / 2]});
   }
   return all;
 }
@@ -57,7 +60,7 @@ NormMessage::Sums NormMessage::sums(std::size_t place, std::size_t channel) cons
   for (std::size_t rank = 0; rank < span_->ranks(); ++rank) {
     const float* from = chunk(rank) + at.offset + channel;
     all.first += static_cast<double>(from[0]);
-    all.second += static_cast<double>(from[at.channels]);
+    all.second += static_cast<double>(from[at.count / 2]);
   }
   return all;
 }

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
+#include "lockstep/device/idle.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/units/conv/folded_runner.hpp"
 #include "ports/cpu/units/pool_runner.hpp"
@@ -58,19 +59,21 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
   check(spec.weights_later == 0 || spec.recompute.mode == backend::Recompute::Mode::none,
         "weight gradients that come later need what backward makes again");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
+  check(spec.tile.is_whole() || (spec.training && spec.tiles && can_share_rows(network, true)),
+        "tiles are of a network that trains, and belong to a group");
   context_.units =
       spec_.training ? lower(network_, context_.has_bands) : fold(network_, context_.shares_rows);
+  context_.plan_lines();
   context_.regions = context_.shares_rows
                          ? share_rows(context_.units, spec_.batch, context_.lanes)
-                         : make_regions(network_, context_.units, spec_.batch, context_.lanes,
+                         : make_regions(network_, context_.units, spec_, context_.lanes,
                                         context_.storage, chunk_bytes);
   if (spec_.training && spec_.whole) {
     const nn::Network whole = chunked_like(network_, spec_);
     const std::vector<Unit> units = lower(whole, context_.has_bands);
-    cut_alike(
-        context_.regions, context_.units,
-        make_regions(whole, units, spec_.batch, context_.lanes, context_.storage, chunk_bytes),
-        units);
+    cut_alike(context_.regions, context_.units,
+              make_regions(whole, units, spec_, context_.lanes, context_.storage, chunk_bytes),
+              units);
   }
   make_runners();
   allocate();
@@ -118,8 +121,11 @@ void CpuProgram::make_runners() {
 void CpuProgram::allocate() {
   context_.scratch_of_region.assign(context_.regions.size(), 0);
   context_.value_places.resize(context_.units.size());
-  for (auto* messages : {&context_.norm_statistics, &context_.norm_sums})
-    messages->resize(context_.regions.size());
+  const std::size_t regions = context_.regions.size();
+  for (auto* messages : {&context_.norm_statistics, &context_.norm_sums}) messages->resize(regions);
+  for (auto* messages :
+       {&context_.made_values, &context_.made_gradients, &context_.output_gradients})
+    messages->resize(regions);
   if (!spec_.training) context_.value_places = place_values(context_);
   for (auto& runner : runners_) {
     require_room_for_kernels();
@@ -130,8 +136,9 @@ void CpuProgram::allocate() {
       throw;
     }
   }
-  if (spec_.norm_span) plan_messages();
+  if (context_.span()) plan_norm_messages();
   place();
+  if (spec_.tiles) plan_line_messages();
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
   for (std::size_t lane = 0; lane < context_.lanes; ++lane) {
@@ -142,11 +149,25 @@ void CpuProgram::allocate() {
   for (auto& runner : runners_) runner->bind();
 }
 
-void CpuProgram::plan_messages() {
+void CpuProgram::plan_norm_messages() {
   for (std::size_t r = 0; r < context_.regions.size(); ++r) {
     const std::string& name = context_.regions[r].name;
-    context_.norm_statistics[r].plan(*spec_.norm_span, "batch norm before " + name);
-    context_.norm_sums[r].plan(*spec_.norm_span, "batch norm before " + name + " backward");
+    context_.norm_statistics[r].plan(*context_.span(), "batch norm before " + name);
+    context_.norm_sums[r].plan(*context_.span(), "batch norm before " + name + " backward");
+  }
+}
+
+void CpuProgram::plan_line_messages() {
+  for (auto& runner : runners_) runner->plan_messages();
+  for (std::size_t r = 0; r < context_.regions.size(); ++r) {
+    const auto plan = [&](LineMessage& message, const char* what) {
+      message.plan(*spec_.tiles, spec_.batch,
+                   fmt::format("lines of {} {}", context_.regions[r].name, what));
+      memory_.workspace += message.bytes();
+    };
+    plan(context_.made_values[r], "forward");
+    plan(context_.output_gradients[r], "backward");
+    plan(context_.made_gradients[r], "after backward");
   }
 }
 
@@ -309,6 +330,59 @@ std::function<void()> CpuProgram::joining(NormMessage& message) {
   return [&message] { message.join(); };
 }
 
+/// Starts to tell other tiles the lines that they need of this one.
+void CpuProgram::send(LineMessage& message) {
+  if (message.empty()) return;
+  message.send();
+  awaited_.push_back(&message);
+}
+
+/// Makes progress with what comes from other tiles; true once all is there.
+bool CpuProgram::lines_arrived() {
+  std::erase_if(awaited_, [](LineMessage* message) { return message->arrived(); });
+  if (!awaited_.empty()) return false;
+  lines_there_.store(true, std::memory_order_release);
+  return true;
+}
+
+void CpuProgram::wait_for_lines() {
+  if (!awaited_.empty()) spec_.tiles->wait([this] { return lines_arrived(); });
+}
+
+/// Each lane takes its chunks, in order. Those that read lines of other tiles come last, and wait
+/// for them; only the main thread, which has lane 0, can make messages progress.
+template <class Call>
+void CpuProgram::on_chunks(const Region& region, const Call& call) {
+  lines_there_.store(awaited_.empty(), std::memory_order_relaxed);
+  lines_lost_.store(false, std::memory_order_relaxed);
+  team_.run([&](std::size_t thread) {
+    const bool leads = thread == 0;
+    try {
+      for (std::size_t lane = thread; lane < context_.lanes; lane += team_.lanes())
+        for (const Chunk& chunk : region.lanes[lane]) {
+          if (leads && !awaited_.empty()) lines_arrived();
+          if (chunk.reads_other_tiles && !wait_in_lane(leads)) return;
+          call(chunk);
+        }
+      if (leads) wait_for_lines();
+    } catch (...) {
+      if (leads) lines_lost_.store(true, std::memory_order_release);
+      throw;
+    }
+  });
+}
+
+/// False where the main thread has failed.
+bool CpuProgram::wait_in_lane(bool leads) {
+  if (leads) {
+    wait_for_lines();
+    return true;
+  }
+  for (device::Idle idle; !lines_there_.load(std::memory_order_acquire); idle())
+    if (lines_lost_.load(std::memory_order_acquire)) return false;
+  return true;
+}
+
 void CpuProgram::run_forward(std::size_t r) {
   const Region& region = context_.regions[r];
   context_.after_forward = false;
@@ -319,11 +393,12 @@ void CpuProgram::run_forward(std::size_t r) {
     on_lanes([&](std::size_t lane) {
       for (const std::size_t u : region.units) runners_[u]->before_forward(lane);
     });
-  on_lanes([&](std::size_t lane) {
-    for (const Chunk& chunk : region.lanes[lane])
-      for (const std::size_t u : region.units) runners_[u]->forward(chunk);
+  on_chunks(region, [&](const Chunk& chunk) {
+    for (const std::size_t u : region.units) runners_[u]->forward(chunk);
   });
   for (const std::size_t u : region.units) runners_[u]->after_forward();
+  send(context_.made_values[r]);
+  if (r + 1 == context_.regions.size()) wait_for_lines();  // another slot may be next
 }
 
 void CpuProgram::run_again(std::size_t r) {
@@ -334,11 +409,11 @@ void CpuProgram::run_again(std::size_t r) {
     for (const std::size_t u : region.units)
       if (u != kept) runners_[u]->before_again(lane);
   });
-  on_lanes([&](std::size_t lane) {
-    for (const Chunk& chunk : region.lanes[lane])
-      for (const std::size_t u : region.units)
-        if (u != kept) runners_[u]->forward_again(chunk);
+  on_chunks(region, [&](const Chunk& chunk) {
+    for (const std::size_t u : region.units)
+      if (u != kept) runners_[u]->forward_again(chunk);
   });
+  send(context_.made_values[r]);
 }
 
 /// Micro-batches take the places of what is late in turn: they end in the order in which they
@@ -375,12 +450,13 @@ void CpuProgram::run_backward(std::size_t r, bool accumulate) {
   on_lanes([&](std::size_t lane) {
     each_unit([&](Runner& runner) { runner.before_backward(lane, accumulate); });
   });
-  on_lanes([&](std::size_t lane) {
-    for (const Chunk& chunk : region.lanes[lane]) {
-      for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
-      each_unit([&](Runner& runner) { runner.backward(chunk); });
-    }
+  send(context_.output_gradients[r]);
+  on_chunks(region, [&](const Chunk& chunk) {
+    for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
+    each_unit([&](Runner& runner) { runner.backward(chunk); });
   });
+  send(context_.made_gradients[r]);
+  if (r == 0) wait_for_lines();
   on_lanes([&](std::size_t lane) {
     each_unit([&](Runner& runner) { runner.after_backward(lane, accumulate); });
   });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <span>
 
@@ -85,7 +86,8 @@ class CpuProgram final : public backend::Program {
  private:
   void make_runners();
   void allocate();
-  void plan_messages();
+  void plan_norm_messages();
+  void plan_line_messages();
   void place();
   void make_tapes();
   backend::Tape make_backward(bool accumulate);
@@ -102,6 +104,12 @@ class CpuProgram final : public backend::Program {
   static std::function<void()> joining(NormMessage& message);
   template <class Call>
   void on_lanes(const Call& call) const;
+  template <class Call>
+  void on_chunks(const Region& region, const Call& call);
+  void send(LineMessage& message);
+  bool lines_arrived();
+  void wait_for_lines();
+  bool wait_in_lane(bool leads);
 
   nn::Network network_;
   backend::ProgramSpec spec_;
@@ -122,15 +130,19 @@ class CpuProgram final : public backend::Program {
   backend::Tape forward_, backward_[2], weights_[2];
   /// Of weights_later: how many micro-batches have begun backward, and ended it altogether.
   std::size_t begun_ = 0, ended_ = 0;
+  std::vector<LineMessage*> awaited_;  ///< from and to other tiles
+  std::atomic<bool> lines_there_{true}, lines_lost_{false};
 };
 
 /// How a CPU stores a precision. Throws InputError for precisions that CPUs do not have.
 Storage storage_of(backend::Precision precision);
 
 /// Cuts the batch into chunks for each region. Each lane gets a run of images, or of bands of
-/// images where there are more lanes than rows, in chunks of about `chunk_bytes` of activations.
+/// images where there are more lanes than rows or the program has a tile, in chunks of about
+/// `chunk_bytes` of activations.
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
-                                 std::size_t batch, std::size_t lanes, Storage storage,
+                                 const backend::ProgramSpec& spec, std::size_t lanes,
+                                 Storage storage,
                                  std::size_t chunk_bytes = backend::CpuBackendSpec{}.chunk_bytes);
 
 /// Cuts the regions of a stage as those of the whole network that have the same units.

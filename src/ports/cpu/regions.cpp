@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "lockstep/base/error.hpp"
@@ -100,32 +102,41 @@ void cut_images(Region& region, std::size_t number, std::size_t batch, std::size
   }
 }
 
-/// The same in bands, none of which has lines of two images.
-void cut_bands(Region& region, std::size_t number, std::size_t batch, std::size_t lanes,
-               std::size_t chunk_stripes) {
+/// The same in bands, none of which has lines of two images; of a tile, of its stripes.
+void cut_bands(Region& region, std::size_t number, const backend::ProgramSpec& spec,
+               std::size_t lanes, std::size_t chunk_stripes) {
   region.lanes.resize(lanes);
+  const std::size_t stripes = region.stripes / spec.tile.count;
   for (std::size_t lane = 0; lane < lanes; ++lane) {
-    const nn::LineRange own = nn::even_lines(batch * region.stripes, lane, lanes);
+    const nn::LineRange own = nn::even_lines(spec.batch * stripes, lane, lanes);
     for (std::size_t at = own.first; at < own.end();) {
-      const std::size_t image_end = (at / region.stripes + 1) * region.stripes;
-      const nn::LineRange run{at, std::min(image_end, own.end()) - at};
-      cut(region, number, lane, run, chunk_stripes);
-      at = run.end();
+      const std::size_t image = at / stripes, end = std::min((image + 1) * stripes, own.end());
+      const nn::LineRange run{at % stripes, end - at};
+      cut(region, number, lane, run.after(image * region.stripes + spec.tile.index * stripes),
+          chunk_stripes);
+      at = end;
     }
   }
 }
 
-/// Into how many stripes an image has to be cut so that all lanes have as many.
-std::size_t stripes_for(std::size_t batch, std::size_t lanes) {
-  return lanes / std::gcd(batch, lanes);
+/// A lane begins with what it can do before lines of other tiles are there.
+void mark_edges(const nn::Network& network, const std::vector<Unit>& units,
+                const nn::TilePlace& tile, Region& region) {
+  std::size_t index = 0;
+  for (std::vector<Chunk>& chunks : region.lanes) {
+    for (Chunk& chunk : chunks)
+      chunk.reads_other_tiles = reads_other_tiles(network, units, region.units, tile, chunk);
+    std::ranges::stable_partition(chunks, std::logical_not<>(), &Chunk::reads_other_tiles);
+    for (Chunk& chunk : chunks) {
+      chunk.first_of_lane = &chunk == &chunks.front();
+      chunk.index = index++;
+    }
+  }
 }
 
-std::size_t fewest_lines(const nn::Network& network) {
-  std::size_t fewest = network.input.height;
-  for (const nn::Node& node : network.nodes)
-    if (node.op == nn::Op::conv || node.op == nn::Op::max_pool)
-      fewest = std::min(fewest, node.shape.height);
-  return fewest;
+/// Into how many stripes an image has to be cut so that all lanes of all tiles have as many.
+std::size_t stripes_for(const backend::ProgramSpec& spec, std::size_t lanes) {
+  return spec.tile.count * (lanes / std::gcd(spec.batch, lanes));
 }
 
 /// How often each of those stripes may be cut again, so that a chunk fits in a cache. Where windows
@@ -156,19 +167,22 @@ nn::Network chunked_like(const nn::Network& network, const backend::ProgramSpec&
   return spec.training && spec.whole ? nn::trained_part(*spec.whole) : network;
 }
 
-bool can_share_rows(const nn::Network& network) {
-  return std::none_of(network.nodes.begin(), network.nodes.end(), [](const nn::Node& node) {
-    return node.op == nn::Op::receive || node.op == nn::Op::send || node.padding >= node.kernel;
+bool can_share_rows(const nn::Network& network, bool training) {
+  return std::none_of(network.nodes.begin(), network.nodes.end(), [&](const nn::Node& node) {
+    const bool is_boundary = node.op == nn::Op::receive || node.op == nn::Op::send;
+    return (is_boundary && !training) || node.padding >= node.kernel;
   });
 }
 
 std::size_t lanes_of(const nn::Network& network, const backend::ProgramSpec& spec,
                      std::size_t at_most) {
-  if (at_most <= spec.batch || !can_share_rows(network)) return std::min(at_most, spec.batch);
+  const bool is_tile = !spec.tile.is_whole();
+  if ((at_most <= spec.batch && !is_tile) || !can_share_rows(network, spec.training))
+    return std::min(at_most, spec.batch);
   if (!spec.training) return at_most;
-  const std::size_t most = fewest_lines(network);
+  const std::size_t most = nn::most_tiles(network);
   std::size_t lanes = at_most;
-  while (lanes > spec.batch && stripes_for(spec.batch, lanes) > most) --lanes;
+  while (lanes > 1 && stripes_for(spec, lanes) > most) --lanes;
   return lanes;
 }
 
@@ -183,6 +197,41 @@ nn::LineRange Context::lines_read(std::size_t reader, const Map& map, const Chun
   if (unit.kind == UnitKind::pool)  // backward looks again which value was the largest
     out = nn::covering(out, nn::readers_of(window, chunk.in_image(map.shape.height)).lines);
   return nn::read_by(window, out).lines.after(chunk.image() * map.shape.height);
+}
+
+void Context::plan_lines() {
+  for (std::size_t tile = 0; tile < spec.tile.count; ++tile)
+    tile_lines.push_back(lines_of_tile(network, units, {tile, spec.tile.count}));
+  held = tile_lines[spec.tile.index];
+  for (std::size_t u = 0; u < units.size(); ++u)
+    for (auto part : {&UnitLines::value, &UnitLines::gradient, &UnitLines::input_gradient})
+      for (const nn::LineRange& its : needed(u, part))
+        (held[u].*part).count = std::max((held[u].*part).count, its.count);
+}
+
+std::vector<nn::LineRange> Context::needed(std::size_t unit, nn::LineRange UnitLines::*part) const {
+  std::vector<nn::LineRange> all;
+  for (const std::vector<UnitLines>& of_tile : tile_lines) all.push_back(of_tile[unit].*part);
+  return all;
+}
+
+void Context::share_lines(LineMessage& message, std::size_t buffer, const Map& map,
+                          std::size_t unit, nn::LineRange UnitLines::*part) {
+  const auto place = [this, buffer, map](std::size_t image, const nn::LineRange& of_image) {
+    return at(buffer) + map.offset(of_image.after(image * map.shape.height));
+  };
+  const std::size_t line_bytes = map.line_bytes;
+  message.add({.needed = needed(unit, part),
+               .height = map.shape.height,
+               .line_bytes = line_bytes,
+               .give =
+                   [=](std::size_t image, const nn::LineRange& of_image, std::byte* to) {
+                     std::memcpy(to, place(image, of_image), of_image.count * line_bytes);
+                   },
+               .take =
+                   [=](std::size_t image, const nn::LineRange& of_image, const std::byte* from) {
+                     std::memcpy(place(image, of_image), from, of_image.count * line_bytes);
+                   }});
 }
 
 std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,
@@ -201,8 +250,8 @@ std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch
 }
 
 std::vector<Region> make_regions(const nn::Network& network, const std::vector<Unit>& units,
-                                 std::size_t batch, std::size_t lanes, Storage storage,
-                                 std::size_t chunk_bytes) {
+                                 const backend::ProgramSpec& spec, std::size_t lanes,
+                                 Storage storage, std::size_t chunk_bytes) {
   std::vector<Region> result;
   for (const std::vector<std::size_t>& members : regions(units)) {
     Region region;
@@ -211,15 +260,20 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
     const Weight weight = weigh(network, units, members, storage);
     const std::size_t budget = chunk_budget(weight, chunk_bytes);
     const bool head = units[members.back()].kind == UnitKind::head;
-    const bool bands = lanes > batch && !head;
-    const std::size_t cuts = bands ? stripes_for(batch, lanes) : 1;
+    const bool bands = trains_bands(spec, lanes) && !head;
+    const std::size_t cuts = bands ? stripes_for(spec, lanes) : 1;
     region.stripes =
         bands ? cuts * std::min(most_cuts(network, units, members, cuts),
                                 std::max<std::size_t>(1, weight.image_bytes / cuts / budget))
               : stripes_of_image(weight.image_bytes, budget, most_stripes(network, units, members));
     const std::size_t fit = budget * region.stripes / std::max<std::size_t>(1, weight.image_bytes);
-    const auto cut_all = bands ? cut_bands : cut_images;
-    cut_all(region, result.size(), batch, lanes, head ? batch : std::max<std::size_t>(1, fit));
+    if (bands) {
+      cut_bands(region, result.size(), spec, lanes, std::max<std::size_t>(1, fit));
+      if (!spec.tile.is_whole()) mark_edges(network, units, spec.tile, region);
+    } else {
+      cut_images(region, result.size(), spec.batch, lanes,
+                 head ? spec.batch : std::max<std::size_t>(1, fit));
+    }
     result.push_back(std::move(region));
   }
   return result;

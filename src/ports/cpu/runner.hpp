@@ -25,10 +25,12 @@
 #include "lockstep/backend/program.hpp"
 #include "lockstep/nn/lines.hpp"
 #include "ports/cpu/kernels/kernels.hpp"
+#include "ports/cpu/line_message.hpp"
 #include "ports/cpu/norm_message.hpp"
 #include "ports/cpu/parameters.hpp"
 #include "ports/cpu/plan/lifetimes.hpp"
 #include "ports/cpu/plan/lowering.hpp"
+#include "ports/cpu/plan/tiling.hpp"
 
 namespace lockstep::cpu {
 
@@ -38,11 +40,13 @@ namespace lockstep::cpu {
 /// stripes of a chunk are of one image.
 struct Chunk {
   std::size_t region = 0, lane = 0;
-  std::size_t index = 0;  ///< among all chunks of the region: partial sums are stored by it and
-                          ///< added in order, so that the bits do not depend on the timing
+  std::size_t index = 0;  ///< among all chunks of the region, in the order of lanes and of what
+                          ///< each does: partial sums are stored by it and added in order, so that
+                          ///< the bits do not depend on the timing
   std::size_t first = 0, count = 0;  ///< stripes
   std::size_t stripes = 1;           ///< in an image
   bool first_of_lane = false;
+  bool reads_other_tiles = false;
 
   /// Its lines of the batch's maps of this height, one below the other.
   nn::LineRange of(std::size_t height) const {
@@ -61,10 +65,23 @@ struct Chunk {
 struct Map {
   nn::Shape shape;
   std::size_t line_bytes = 0;
+  nn::LineRange held;  ///< the lines of an image that a buffer has room for
   Map() = default;
   Map(const nn::Shape& shape_, Storage storage)
-      : shape(shape_), line_bytes(shape.width * shape.channels * bytes_of(storage)) {}
-  std::size_t bytes() const { return shape.height * line_bytes; }
+      : shape(shape_),
+        line_bytes(shape.width * shape.channels * bytes_of(storage)),
+        held{0, shape.height} {}
+  Map with(const nn::LineRange& lines) const {
+    Map other = *this;
+    other.held = lines;
+    return other;
+  }
+  std::size_t bytes() const { return held.count * line_bytes; }  ///< in a buffer
+  /// Where these lines of the batch's maps begin in a buffer of it.
+  std::size_t offset(const nn::LineRange& lines) const {
+    const std::size_t image = lines.first / shape.height, line = lines.first % shape.height;
+    return (image * held.count + line - held.first) * line_bytes;
+  }
   std::size_t pixels(const nn::LineRange& lines) const { return lines.count * shape.width; }
   nn::LineRange of(const Chunk& chunk) const { return chunk.of(shape.height); }
 };
@@ -104,13 +121,18 @@ struct ValuePlace {
 /// because the bits of sums depend on it.
 nn::Network chunked_like(const nn::Network& network, const backend::ProgramSpec& spec);
 
-/// True for a whole network whose windows all touch the image.
-bool can_share_rows(const nn::Network& network);
+/// True where all windows touch the image; in evaluation, of a whole network.
+bool can_share_rows(const nn::Network& network, bool training);
 
 /// How many lanes have something to do. Where there are fewer rows than that, lanes share them; in
 /// training no band of a map is empty.
 std::size_t lanes_of(const nn::Network& network, const backend::ProgramSpec& spec,
                      std::size_t at_most);
+
+/// In training: chunks are bands of lines, because lanes or tiles share the rows.
+inline bool trains_bands(const backend::ProgramSpec& spec, std::size_t lanes) {
+  return spec.training && (lanes > spec.batch || !spec.tile.is_whole());
+}
 
 /// What the runners of one program share: sizes while planning, memory while running.
 struct Context {
@@ -124,7 +146,7 @@ struct Context {
         storage(storage_),
         lanes(lanes_of(chunked_like(network_, spec_), spec_, lanes_at_most)),
         shares_rows(!spec_.training && lanes > spec_.batch),
-        has_bands(spec_.training && lanes > spec_.batch),
+        has_bands(trains_bands(spec_, lanes)),
         scalars_of_slot(spec_.slots) {}
 
   const nn::Network& network;
@@ -134,9 +156,12 @@ struct Context {
   const Storage storage;
   const std::size_t lanes;
   /// Fewer rows than lanes. In evaluation: each unit is a region, and each lane makes a part of
-  /// every value. In training: chunks are bands of lines.
+  /// every value. In training, and for tiles: chunks are bands of lines.
   const bool shares_rows, has_bands;
   std::vector<Unit> units;
+  std::vector<std::vector<UnitLines>> tile_lines;  ///< of each tile, by unit
+  std::vector<UnitLines> held;  ///< by unit: the lines that this tile's buffers have room for,
+                                ///< which is as much in each tile, so that all plan alike
   std::vector<Region> regions;
   std::vector<Runner*> runners;          ///< by unit
   std::vector<ValuePlace> value_places;  ///< by unit; in training of pools alone
@@ -144,8 +169,13 @@ struct Context {
   std::vector<optim::StepScalars> scalars_of_slot;
   const optim::StepScalars& scalars() const { return scalars_of_slot[slot]; }
 
-  /// By region, with a norm_span: what its batch norms need before forward, and before backward.
+  /// The ranks with which batch norms share their statistics, or null.
+  backend::NormSpan* span() const { return spec.tiles ? &spec.tiles->span() : spec.norm_span; }
+  /// By region, with a span: what its batch norms need before forward, and before backward.
   std::vector<NormMessage> norm_statistics, norm_sums;
+  /// By region, of tiles: lines of what it has made, after forward and after backward; and those of
+  /// gradients that it makes once it begins to run backward.
+  std::vector<LineMessage> made_values, made_gradients, output_gradients;
 
   std::vector<BufferRequest> requests;                       ///< buffers of the whole batch
   std::vector<std::pair<std::size_t, std::size_t>> lasting;  ///< requests of lasting_buffer()
@@ -163,6 +193,12 @@ struct Context {
   std::vector<std::vector<std::size_t>> late_places;
   std::vector<std::size_t> late_of_slot;
 
+  void plan_lines();  ///< once the units are known
+  std::vector<nn::LineRange> needed(std::size_t unit, nn::LineRange UnitLines::*part) const;
+  /// Part of a message: what the tiles need of a buffer, whose maps are `map`.
+  void share_lines(LineMessage& message, std::size_t buffer, const Map& map, std::size_t unit,
+                   nn::LineRange UnitLines::*part);
+  Map map_of(std::size_t node) const { return {network.nodes[node].shape, storage}; }
   std::size_t buffer(const BufferRequest& request) {
     requests.push_back(request);
     return requests.size() - 1;
@@ -225,7 +261,7 @@ struct Context {
   std::byte* value_at(std::size_t unit, std::size_t lane, const Map& map,
                       const nn::LineRange& lines) const {
     const ValuePlace& place = value_places[unit];
-    return place.passing ? lane_at(lane, place.at) : at(place.at) + lines.first * map.line_bytes;
+    return place.passing ? lane_at(lane, place.at) : at(place.at) + map.offset(lines);
   }
 };
 
@@ -240,7 +276,7 @@ class Runner {
       : c(context),
         index(number),
         unit(context.units[number]),
-        map(context.network.nodes[unit.node].shape, context.storage) {}
+        map(context.map_of(unit.node).with(context.held[number].value)) {}
   virtual ~Runner() = default;
   virtual void plan() = 0;
   virtual void bind() {}
@@ -265,6 +301,8 @@ class Runner {
   /// the chunk's own are those that the asking unit reads for it.
   virtual const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) = 0;
   const std::byte* value(const Chunk& chunk) { return value(chunk, map.of(chunk)); }
+  /// Of tiles, once memory has been placed: what it gives to others, and gets from them.
+  virtual void plan_messages() {}
   /// What this unit adds to the gradient of its input for the chunk's lines of the input.
   virtual const std::byte* input_gradient(const Chunk& chunk) = 0;
   /// The second of two gradients that come through a boundary; else nullptr.

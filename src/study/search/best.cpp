@@ -69,15 +69,16 @@ class Repeats : public TrainingList {
   Repeats(SearchFolder& folder, std::vector<std::size_t> trials, std::size_t repeats)
       : folder_(folder), trials_(std::move(trials)), repeats_(repeats) {}
 
-  void look() override { folder_.look(); }
-  std::vector<std::size_t> due() const override {
-    std::vector<std::size_t> pieces;
+  void look() override {
+    folder_.look();
+    due_.clear();
     for (std::size_t repeat = 1; repeat <= repeats_; ++repeat)
       for (const std::size_t trial : trials_)
         if (!fs::exists(repeat_file(folder_, trial, repeat)))
-          pieces.push_back(trial * most_repeats + repeat);
-    return pieces;
+          due_.push_back(trial * most_repeats + repeat);
   }
+  const std::vector<std::size_t>& due() const override { return due_; }
+  std::size_t most_to_come() const override { return 0; }
   Training training(std::size_t piece) const override {
     const std::size_t trial = piece / most_repeats, repeat = piece % most_repeats;
     const std::string name = repeat_name(trial, repeat);
@@ -94,13 +95,14 @@ class Repeats : public TrainingList {
     return one;
   }
   std::uint64_t epochs(std::size_t) const override { return folder_.spec().epochs.back(); }
-  bool is_complete() const override { return due().empty(); }
+  bool is_complete() const override { return due_.empty(); }
   fs::path claims() const override { return repeats_folder(folder_) / "claims"; }
 
  private:
   SearchFolder& folder_;
   std::vector<std::size_t> trials_;
   std::size_t repeats_;
+  std::vector<std::size_t> due_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace {
 
 /// What is known of a rung.
 struct RungState {
+  std::size_t expected = 0;           ///< trials that come here; more may
   std::vector<std::size_t> promoted;  ///< the best that may continue now, the best first
   bool settled = false;               ///< each trial that will ever come here has its result
 };
@@ -20,7 +21,7 @@ struct RungState {
 /// `expected`: the trials that come to this rung, which are all of them where `all_known`.
 RungState state_of(const RungSpec& spec, const std::map<std::size_t, double>& results,
                    const std::vector<std::size_t>& expected, bool all_known) {
-  RungState state;
+  RungState state{.expected = expected.size(), .promoted = {}};
   state.settled = all_known && std::ranges::all_of(expected, [&](std::size_t trial) {
                     return results.contains(trial);
                   });
@@ -83,6 +84,15 @@ std::vector<Leg> due(const RungSpec& spec, const std::set<std::size_t>& trials,
   for (const std::size_t trial : trials)
     if (!results.at(0).contains(trial)) legs.push_back({trial, 0});
   return legs;
+}
+
+std::size_t most_to_come(const RungSpec& spec, const std::set<std::size_t>& trials,
+                         const RungResults& results) {
+  const std::vector<RungState> states = states_of(spec, trials, results);
+  const auto open = std::ranges::find(states, false, &RungState::settled);
+  if (states.end() - open <= 1) return 0;  // from the last rung no trial continues
+  // One more result: the best third has one more, or another one.
+  return spec.in_step ? std::max<std::size_t>(open->expected / spec.keep_one_of, 1) : 1;
 }
 
 bool is_complete(const RungSpec& spec, const std::set<std::size_t>& trials,

@@ -45,25 +45,69 @@ void require_trainable(config::Config training, std::size_t ranks) {
   config::resolve(training, static_cast<int>(ranks));
 }
 
-config::Config trial_of(const config::Config& base, const SearchSpec& spec,
-                        const SearchSpace& space, std::size_t number) {
-  config::Config trial = base;
-  if (number == 0) return trial;
-  const PointValues point =
-      point_of(space, spec.sampler, spec.seed, static_cast<std::uint32_t>(number - 1));
+std::string words_of(const PointValues& point) {
   std::vector<std::string> words;
-  for (const auto& [key, value] : point) {
-    config::set_key(trial, key, value);
-    words.push_back(fmt::format("{} = {}", key, value));
-  }
-  try {
-    require_trainable(trial, spec.ranks);
-  } catch (const InputError& error) {
-    throw InputError(
-        fmt::format("point {} of the space ({}): {}", number, join(words, ", "), error.what()));
-  }
-  return trial;
+  for (const auto& [key, value] : point) words.push_back(fmt::format("{} = {}", key, value));
+  return join(words, ", ");
 }
+
+/// A plan's trials, which the budget allows.
+class Points {
+ public:
+  Points(const config::Config& base, const SearchSpec& spec, const SearchSpace& space,
+         const PointCosts& costs)
+      : base_(base), spec_(spec), space_(space), costs_(costs) {}
+
+  config::Config trial(std::size_t number) {
+    if (number > 0) return drawn(number);
+    const Excess excess = excess_of(space_.budget, costs_, base_);
+    require(excess.limit.empty(),
+            fmt::format("the base has {} {:.4g}, and budget.{} is {:.4g}: the base is trial 0",
+                        excess.limit, excess.has, excess.limit, excess.most));
+    return base_;
+  }
+  std::size_t refused() const { return refused_; }
+
+ private:
+  config::Config drawn(std::size_t number) {
+    constexpr std::uint64_t most_draws = 1000;
+    Excess least;
+    std::string least_words;
+    for (std::uint64_t draw = 0; draw < most_draws; ++draw) {
+      const PointValues point =
+          point_of(space_, spec_.sampler, spec_.seed, static_cast<std::uint32_t>(number - 1), draw);
+      const config::Config trial = at(point, number);
+      const Excess excess = excess_of(space_.budget, costs_, trial);
+      if (excess.limit.empty()) return trial;
+      ++refused_;
+      if (excess.limit == least.limit && excess.has >= least.has) continue;
+      least = excess;
+      least_words = words_of(point);
+    }
+    throw InputError(fmt::format(
+        "budget.{} = {:.4g}: none of {} points that were drawn for trial {} keeps it; the least is "
+        "{:.4g} ({})",
+        least.limit, least.most, most_draws, number, least.has, least_words));
+  }
+
+  config::Config at(const PointValues& point, std::size_t number) const {
+    config::Config trial = base_;
+    for (const auto& [key, value] : point) config::set_key(trial, key, value);
+    try {
+      require_trainable(trial, spec_.ranks);
+    } catch (const InputError& error) {
+      throw InputError(
+          fmt::format("point {} of the space ({}): {}", number, words_of(point), error.what()));
+    }
+    return trial;
+  }
+
+  const config::Config& base_;
+  const SearchSpec& spec_;
+  const SearchSpace& space_;
+  const PointCosts& costs_;
+  std::size_t refused_ = 0;
+};
 
 /// A trial's number by its file's name.
 std::optional<std::size_t> number_of(const fs::path& file) {
@@ -101,9 +145,15 @@ double LegResult::value() const {
 
 namespace {
 
-/// The files of the trials. Throws as check_search().
-std::vector<std::string> checked_trials(const fs::path& folder, const SearchSpec& spec,
-                                        const SearchSpace& space, const config::Config& base) {
+struct CheckedTrials {
+  std::vector<std::string> files;
+  std::size_t refused = 0;
+};
+
+/// Throws as check_search().
+CheckedTrials checked_trials(const fs::path& folder, const SearchSpec& spec,
+                             const SearchSpace& space, const config::Config& base,
+                             const PointCosts& costs) {
   require_sound(spec, space);
   require(base.resume.empty() && base.stop_after == 0 && base.stop_after_epoch == 0,
           "resume and stop-after: a search sets them itself");
@@ -111,34 +161,38 @@ std::vector<std::string> checked_trials(const fs::path& folder, const SearchSpec
           "a search compares validations: give --data.val");
   const config::Config kept = base_of(base);
   require_trainable(kept, spec.ranks);
-  std::vector<std::string> files;
+  Points points(kept, spec, space, costs);
+  CheckedTrials trials;
   for (std::size_t number = 0; number < spec.trials; ++number)
-    files.push_back((number == 0 ? "# The base itself.\n" : "") +
-                    config::to_toml_where_other(trial_of(kept, spec, space, number), kept));
+    trials.files.push_back((number == 0 ? "# The base itself.\n" : "") +
+                           config::to_toml_where_other(points.trial(number), kept));
+  trials.refused = points.refused();
   require(
       !fs::exists(folder),
       fmt::format("{}: exists already; lockstep search run continues a search", folder.string()));
   require_makable(folder);
-  return files;
+  return trials;
 }
 
 }  // namespace
 
 void check_search(const fs::path& folder, const SearchSpec& spec, const SearchSpace& space,
-                  const config::Config& base) {
-  checked_trials(folder, spec, space, base);
+                  const config::Config& base, const PointCosts& costs) {
+  checked_trials(folder, spec, space, base, costs);
 }
 
-void write_search(const fs::path& folder, const SearchSpec& spec, const SearchSpace& space,
-                  const std::string& space_text, const config::Config& base) {
-  const std::vector<std::string> trials = checked_trials(folder, spec, space, base);
+std::size_t write_search(const fs::path& folder, const SearchSpec& spec, const SearchSpace& space,
+                         const std::string& space_text, const config::Config& base,
+                         const PointCosts& costs) {
+  const CheckedTrials trials = checked_trials(folder, spec, space, base, costs);
   for (const char* below : {"trials", "results", "attempts", "runs", "logs"})
     make_directories(folder / below);
   write_text_atomically(folder / "train.toml", config::to_toml(base_of(base)));
   write_text_atomically(folder / "space.toml", space_text);
-  for (std::size_t number = 0; number < trials.size(); ++number)
-    write_text_atomically(folder / "trials" / fmt::format("{}.toml", number), trials[number]);
+  for (std::size_t number = 0; number < trials.files.size(); ++number)
+    write_text_atomically(folder / "trials" / fmt::format("{}.toml", number), trials.files[number]);
   write_text_atomically(folder / "search.json", fields_to_json(spec, true) + "\n");
+  return trials.refused;
 }
 
 LegResult read_leg(const fs::path& file) {
@@ -159,6 +213,7 @@ SearchFolder::SearchFolder(fs::path folder) : path_(std::move(folder)) {
     throw InputError(fmt::format("{}: {}", plan.string(), error.what()));
   }
   base_ = config::config_in(read_text(train_toml()), train_toml().string());
+  scores_.resize(spec_.epochs.size());
   look_at_all();
 }
 
@@ -190,6 +245,7 @@ void SearchFolder::look_at_trials() {
     const fs::path path = path_ / "trials" / file;
     const std::string text = read_text(path);
     seen_["trials"].insert(file);
+    ++version_;
     try {
       const auto number = number_of(path);
       require(number.has_value(), fmt::format("{}: a trial's file is NUMBER.toml", path.string()));
@@ -204,6 +260,7 @@ void SearchFolder::look_at_trials() {
         throw InputError(fmt::format("{}: {}", path.string(), error.what()));
       }
       trials_.emplace(*number, std::move(trial));
+      numbers_.insert(*number);
     } catch (const InputError& error) {
       bad_[file] = error.what();
     }
@@ -218,21 +275,12 @@ void SearchFolder::look_at(const char* below, bool are_results) {
             fmt::format("{}: rung {} is not of this search, which has {}", path.string(), leg.rung,
                         counted(spec_.epochs.size(), "rung")));
     seen_[below].insert(file);
+    ++version_;
     node_hours_ += leg.node_hours;
-    if (are_results) results_[{leg.trial, leg.rung}] = leg;
+    if (!are_results) continue;
+    results_[{leg.trial, leg.rung}] = leg;
+    scores_[leg.rung][leg.trial] = leg.value();
   }
-}
-
-std::set<std::size_t> SearchFolder::numbers() const {
-  std::set<std::size_t> numbers;
-  for (const auto& [number, trial] : trials_) numbers.insert(number);
-  return numbers;
-}
-
-RungResults SearchFolder::scores() const {
-  RungResults scores(spec_.epochs.size());
-  for (const auto& [leg, result] : results_) scores[leg.rung][leg.trial] = result.value();
-  return scores;
 }
 
 }  // namespace lockstep::study

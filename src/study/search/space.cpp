@@ -90,7 +90,18 @@ class SpaceReader {
     return entry.value == "true";
   }
 
+  void read_budget(const TomlEntry& entry) {
+    static const std::vector<std::string> limits{"budget.flops", "budget.latency-ms"};
+    want(std::ranges::find(limits, entry.key) != limits.end(), entry.line,
+         fmt::format("'{}' is not one of {}{}", entry.key, join(limits, ", "),
+                     did_you_mean(entry.key, limits)));
+    const double most = number(entry);
+    want(most > 0, entry.line, entry.key + " takes a number above 0");
+    (entry.key == limits[0] ? space_.budget.flops : space_.budget.latency_ms) = most;
+  }
+
   void read(const TomlEntry& entry) {
+    if (entry.key.starts_with("budget.")) return read_budget(entry);
     const std::size_t dot = entry.key.rfind('.');
     const std::string field = dot == std::string::npos ? "" : entry.key.substr(dot + 1);
     const bool known = std::ranges::find(fields, field) != fields.end();
@@ -208,7 +219,11 @@ SearchSpace read_space(std::string_view text, const std::string& origin) {
 }
 
 PointValues point_of(const SearchSpace& space, PointSampler sampler, std::uint64_t seed,
-                     std::uint32_t index) {
+                     std::uint32_t index, std::uint64_t draw) {
+  if (draw > 0) {
+    sampler = PointSampler::random;
+    seed += draw * 0x9e3779b97f4a7c15;  // other seeds than people choose
+  }
   PointValues point;
   std::set<std::string> active;
   for (std::size_t k = 0; k < space.dimensions.size(); ++k) {

@@ -55,6 +55,10 @@ class Worker {
       bool started = false;
       while (!is_ending() && start_next()) started = true;
       const bool works = std::ranges::any_of(slots_, [](const auto& slot) { return !!slot; });
+      if (!works && !is_ending() && !started && others_suffice()) {
+        outcome_.left_to_others = true;
+        return outcome_;
+      }
       if (!works && (is_ending() || cannot_go_on_)) return outcome_;
       if (!works && list_.is_complete()) {
         outcome_.complete = true;
@@ -104,8 +108,20 @@ class Worker {
     return any;
   }
 
+  /// After start_next(): each training that is due has a holder who lives, and when one of them
+  /// ends, they are enough for what that makes due. Should one be killed then, it is continued once
+  /// somebody starts a worker.
+  bool others_suffice() const { return all_held_ && list_.due().size() >= list_.most_to_come(); }
+
   /// Seconds that an epoch takes, by the legs so far; 0: none has ended.
-  double epoch_s() const {
+  double epoch_s() {
+    if (!epoch_s_ || folder_.version() != epoch_s_version_) {
+      epoch_s_ = median_epoch_s();
+      epoch_s_version_ = folder_.version();
+    }
+    return *epoch_s_;
+  }
+  double median_epoch_s() const {
     std::vector<double> each;
     for (const auto& [leg, result] : folder_.results()) {
       const std::uint64_t from = leg.rung == 0 ? 0 : folder_.spec().epochs[leg.rung - 1];
@@ -144,7 +160,10 @@ class Worker {
     if (free == slots_.end()) return false;
     const double began_ms = now_ms();
     list_.look();
-    const auto piece = claims_.take_any(affordable(list_.due()));
+    const std::vector<std::size_t> pieces = affordable(list_.due());
+    const auto piece = claims_.take_any(pieces);
+    all_held_ =
+        !piece && !pieces.empty() && pieces.size() == list_.due().size() && claims_.holders_live();
     if (!piece) return false;
     outcome_.choices_ms.push_back(now_ms() - began_ms);
     Running one{.training = list_.training(*piece), .piece = *piece, .log = {}};
@@ -281,6 +300,9 @@ class Worker {
   std::map<std::size_t, double> later_;  ///< when a piece may be taken again
   WorkerOutcome outcome_;
   std::size_t in_a_row_ = 0;
+  std::optional<double> epoch_s_;
+  std::size_t epoch_s_version_ = 0;
+  bool all_held_ = false;  ///< by others who live
   bool late_ = false, cannot_go_on_ = false;
 };
 
@@ -291,12 +313,14 @@ class Legs : public TrainingList {
     folder_.look();
     for (const auto& [file, why] : folder_.bad_trials())
       if (told_.insert(file).second) log::warn(why + "; it is left out");
-  }
-  std::vector<std::size_t> due() const override {
-    std::vector<std::size_t> pieces;
+    if (std::exchange(seen_, folder_.version()) == folder_.version()) return;
+    due_.clear();
     for (const Leg& leg : study::due(folder_.spec().rungs(), folder_.numbers(), folder_.scores()))
-      pieces.push_back(leg.trial * most_rungs + leg.rung);
-    return pieces;
+      due_.push_back(leg.trial * most_rungs + leg.rung);
+  }
+  const std::vector<std::size_t>& due() const override { return due_; }
+  std::size_t most_to_come() const override {
+    return study::most_to_come(folder_.spec().rungs(), folder_.numbers(), folder_.scores());
   }
   Training training(std::size_t piece) const override {
     const std::size_t trial = piece / most_rungs, rung = piece % most_rungs;
@@ -318,13 +342,16 @@ class Legs : public TrainingList {
     return ends[rung] - (rung == 0 ? 0 : ends[rung - 1]);
   }
   bool is_complete() const override {
-    return study::is_complete(folder_.spec().rungs(), folder_.numbers(), folder_.scores());
+    return due_.empty() &&
+           study::is_complete(folder_.spec().rungs(), folder_.numbers(), folder_.scores());
   }
   fs::path claims() const override { return folder_.path() / "claims"; }
 
  private:
   SearchFolder& folder_;
   std::set<std::string> told_;
+  std::vector<std::size_t> due_;
+  std::optional<std::size_t> seen_;  ///< the version of the folder that due_ is of
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ std::vector<RecordedBucket> buckets_of(const config::Config& config,
   info.height = info.width = start.image;
   info.channels = 3;
   const nn::Network network = nn::trained_part(infer::make_network(config, info));
-  config::require_one_stage(config, "these questions are about trainings");
+  config::require_whole_replicas(config, "these questions are about trainings");
   const auto ranks = static_cast<int>(start.ranks);
   const std::size_t rows =
       std::max<std::uint64_t>(1, start.batch / config::sharers(config, ranks) / config.accumulate);

@@ -39,6 +39,7 @@ std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
   if (!setting.data.validation()) return programs;
   backend::ProgramSpec& validation = programs.emplace_back(full);
   validation.training = false;
+  validation.tile = {};
   if (setting.spec.config.eval.batch != 0) validation.batch = setting.spec.config.eval.batch;
   return programs;
 }

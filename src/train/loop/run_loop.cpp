@@ -293,7 +293,9 @@ EvaluatorSpec RunLoop::evaluator_spec() const {
   spec.program.slots = 1;
   if (config_.eval.batch != 0) spec.program.batch = config_.eval.batch;
   spec.augment = data_.validation_augment();
-  spec.replicas = spec_.grid.replicas;
+  spec.program.tile = {};  // each rank validates other images, and those whole
+  spec.program.tiles = nullptr;
+  spec.replicas = spec_.grid.sharers;
   spec.whole_blocks = config_.shards > 0;
   spec.workers = data_.loader_threads();
   spec.bind_worker = spec_.bind_worker;
@@ -345,7 +347,7 @@ void RunLoop::save(KeptAs as) {
   {
     const reduce::Settled settled(trainer_.exchange());
     // Rank 0 writes, and is in the first replica.
-    const bool gathers = !whole_.pipeline.is_whole() && spec_.grid.replicas.index == 0;
+    const bool gathers = !whole_.pipeline.is_whole() && spec_.grid.sharers.index == 0;
     const auto whole =
         gathers ? gather_whole(whole_, trainer_.parameters(), Gathered::state) : nullptr;
     files_.begin_save(as, std::move(header), whole ? *whole : trainer_.parameters(),

@@ -43,7 +43,8 @@ void RunLoop::launch() {
   const data::Batch batch = data_.next(index);
   step.data_ms = now_ms() - mark_ms;
   step.batch = batch;
-  for (std::string& row : data_.bad_rows(batch)) bad_rows_.push_back(std::move(row));
+  if (spec_.grid.tiles.index == 0)  // the other tiles have met the same ones
+    for (std::string& row : data_.bad_rows(batch)) bad_rows_.push_back(std::move(row));
   communicator_.begin_step(number);
   trainer_.launch(batch, step.global_rows, step.lr, [&] { return data_.look_ahead(index + 1); });
   launched_.push_back(std::move(step));

@@ -17,7 +17,7 @@ void StepLaps::end(Time time) {
   if (running_)
     running_->laps.push_back(time);
   else
-    steps_.back().push_back({.time = time});
+    steps_.back().laps.push_back({.time = time});
 }
 
 bool StepLaps::repeat(device::Repeater& repeater, std::uint64_t key,
@@ -33,7 +33,7 @@ bool StepLaps::repeat(device::Repeater& repeater, std::uint64_t key,
     running_ = nullptr;
   });
   timeline_->mark();
-  steps_.back().push_back({.work = &known});
+  steps_.back().laps.push_back({.work = &known});
   return repeated;
 }
 
@@ -52,15 +52,19 @@ std::vector<StepLap> StepLaps::take() {
   const std::vector<double> laps_ms = timeline_->laps_ms();
   std::vector<StepLap> taken;
   std::size_t next = 0;
-  for (const std::vector<Lap>& laps : std::exchange(steps_, {})) {
+  for (const Step& run : std::exchange(steps_, {})) {
     StepLap& step = taken.emplace_back();
     if (taken.size() > 1) step.idle_ms = laps_ms.at(next++);
-    for (const Lap& lap : laps) {
+    for (const Lap& lap : run.laps) {
       const double ms = laps_ms.at(next++);
       if (lap.work)
         share_out(ms, *lap.work, step.times);
       else
         step.times.*lap.time += ms;
+    }
+    for (const Move& move : run.moves) {
+      step.times.*move.from -= move.ms;
+      step.times.*move.to += move.ms;
     }
   }
   check(next == laps_ms.size(), "the steps' marks and laps differ");

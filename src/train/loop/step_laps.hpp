@@ -26,6 +26,8 @@ class StepLaps {
   explicit StepLaps(device::Device& device) : device_(device), timeline_(device.make_timeline()) {}
   void begin();         ///< a step begins here
   void end(Time time);  ///< a lap ends here: the device's time since the mark before
+  /// That much of one of this step's times was another.
+  void move(Time from, Time to, double ms) { steps_.back().moves.push_back({from, to, ms}); }
   /// Runs `work` by the repeater, as one lap. It is divided among the laps that `work` ended, as
   /// they were in the newest run of this work: the device keeps only those. True as
   /// Repeater::run().
@@ -43,11 +45,19 @@ class StepLaps {
     Time time = nullptr;
     const Work* work = nullptr;  ///< whose laps share this one
   };
+  struct Move {
+    Time from, to;
+    double ms;
+  };
+  struct Step {
+    std::vector<Lap> laps;
+    std::vector<Move> moves;
+  };
   static void share_out(double ms, const Work& work, observe::StepTimes& times);
 
   device::Device& device_;
   std::unique_ptr<device::Timeline> timeline_;
-  std::vector<std::vector<Lap>> steps_;  ///< the laps of each
+  std::vector<Step> steps_;
   std::map<std::uint64_t, Work> works_;  ///< by key
   Work* running_ = nullptr;              ///< the work that is called now
 };

@@ -20,12 +20,6 @@ namespace {
 /// Messages advance at least this often while a device computes what this rank gives.
 constexpr double longest_nap_s = 500e-6;
 
-comm::Elements elements_of(std::span<std::byte> bytes) {
-  if (bytes.size() % sizeof(float) == 0)
-    return {bytes.data(), bytes.size() / sizeof(float), comm::ElementType::i32};
-  return {bytes.data(), bytes.size(), comm::ElementType::i8};
-}
-
 std::vector<std::string> names_of(const nn::ArenaLayout& layout) {
   std::vector<std::string> names;
   for (std::size_t s = 0; s < layout.moving_slices(); ++s)
@@ -184,7 +178,7 @@ data::Batch Pipeline::share_targets(const data::Batch& batch, std::size_t output
   for (const std::span<std::byte> bytes :
        {std::as_writable_bytes(std::span(targets_)), std::as_writable_bytes(std::span(wanted_))}) {
     if (bytes.empty()) continue;
-    const comm::Elements data = elements_of(bytes);
+    const comm::Elements data = comm::raw_elements(bytes);
     if (is_first())
       down_->send(data, axis_.count - 1, "targets of the rows", down_->network());
     else
@@ -245,7 +239,7 @@ void Pipeline::give(const StagePiece& piece, backend::Program& program,
   const backend::Boundary boundary = down ? program.sent() : program.received();
   const int other = axis_.index + (down ? 1 : -1);
   comm::Communicator& on = channel(down);
-  on.send(elements_of(down ? boundary.values : boundary.gradients), other,
+  on.send(comm::raw_elements(down ? boundary.values : boundary.gradients), other,
           name_of(down, piece.micro, true, other), on.network());
   given_[down].at(piece.slot) = on.network().record_newest();
   if (!down) return;
@@ -266,7 +260,7 @@ void Pipeline::receive_values(std::size_t micro, backend::Program& program,
 void Pipeline::expect_values(std::size_t micro, std::size_t row_bytes) {
   landing_.resize(std::max(landing_.size(), rows_.at(micro) * row_bytes));
   const int other = axis_.index - 1;
-  down_->receive(elements_of(std::span(landing_).first(rows_[micro] * row_bytes)), other,
+  down_->receive(comm::raw_elements(std::span(landing_).first(rows_[micro] * row_bytes)), other,
                  name_of(true, micro, false, other), down_->network());
   coming_[true] = down_->network().record_newest();
 }
@@ -282,7 +276,7 @@ void Pipeline::receive_gradients(std::size_t micro, const Meanwhile& meanwhile) 
 void Pipeline::expect_gradients() {
   if (coming_[false] || gradients_taken_ == gradient_places_.size()) return;
   const int other = axis_.index + 1;
-  up_->receive(elements_of(gradient_places_[gradients_taken_]), other,
+  up_->receive(comm::raw_elements(gradient_places_[gradients_taken_]), other,
                name_of(false, gradients_taken_, false, other), up_->network());
   coming_[false] = up_->network().record_newest();
 }

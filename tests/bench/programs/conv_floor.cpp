@@ -194,6 +194,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+backend::ProgramSpec rows(std::size_t batch) {
+  backend::ProgramSpec spec;
+  spec.batch = batch;
+  return spec;
+}
+
 /// All convolutions of one network, in network order.
 class Convolutions {
  public:
@@ -204,7 +210,7 @@ class Convolutions {
                              .width = options.image})),
         units_(lower(network_)),
         storage_(options.precision == "bf16" ? Storage::bf16 : Storage::fp32),
-        regions_(make_regions(network_, units_, options.batch, options.threads, storage_)) {
+        regions_(make_regions(network_, units_, rows(options.batch), options.threads, storage_)) {
     Lane::Bytes bytes;
     for (const Region& region : regions_)
       for (const std::size_t u : region.units) {

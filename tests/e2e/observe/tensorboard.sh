@@ -78,7 +78,8 @@ def wanted(run):
                     put(f"ranks/{part}_{what}", line["until_step"], line[part][what])
         elif kind in ("step", "epoch"):
             step = line["step" if kind == "step" else "last_step"]
-            for name, value in line.items():
+            scores = {f"val_{name}": value for name, value in line.get("val_scores", {}).items()}
+            for name, value in {**line, **scores}.items():
                 if name not in counters and isinstance(value, (int, float)):
                     ms = kind == "step" and name.endswith("_ms")
                     section = "time" if ms else "train" if kind == "step" else "epoch"
@@ -181,6 +182,64 @@ PY
   cat short.log
 run "$python" cut.py short
 verdict $status 'an event file that is cut at any byte is read up to the cut'
+
+# ---- a search ------------------------------------------------------------------------------------
+printf '[optim.lr]\nlow = 0.01\nhigh = 1\nlog = true\n[optim.nesterov]\nchoices = ["true", "false"]\n' \
+  >space.toml
+"$LOCKSTEP" search plan space.toml --out tried --trials 9 --data.train small/train \
+  --data.val small/val --epochs 9 >tried.log 2>&1 &&
+  "$LOCKSTEP" search run tried --trainer "$support/recorded_training.bash" >>tried.log 2>&1 ||
+  cat tried.log
+cat >sessions.py <<'PY'
+import glob, json, subprocess, sys, time, urllib.request
+port = str(20000 + (time.time_ns() // 1000) % 20000)
+server = subprocess.Popen(
+    [sys.executable, "-m", "tensorboard.main", "--logdir", "board", "--port", port],
+    stdout=subprocess.DEVNULL, stderr=open("server.log", "w"))
+def ask(path, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/data/plugin/hparams/{path}",
+                                     json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request, timeout=60))
+try:
+    for wait in range(600):
+        try:
+            about = ask("experiment", {})
+            score = [one["name"] for one in about["metricInfos"]]
+            groups = ask("session_groups", {
+                "startIndex": 0, "sliceSize": 99, "colParams": [{"metric": one} for one in score],
+                "allowedStatuses": ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE",
+                                    "STATUS_RUNNING"]})["sessionGroups"]
+            if len(groups) == 9 and all(group.get("metricValues") for group in groups):
+                break
+        except OSError:
+            pass
+        time.sleep(0.1)
+finally:
+    server.terminate()
+    server.wait()
+assert {one["name"] for one in about["hparamInfos"]} == {"optim.lr", "optim.nesterov"}, about
+shown = {}
+for group in groups:
+    (session,) = group["sessions"]
+    (value,) = session["metricValues"]
+    assert value["name"]["tag"] == "score/top-1" and session["status"] == "STATUS_SUCCESS", session
+    trial = int(session["name"].split("-")[-1])
+    shown[trial] = value["trainingStep"], round(value["value"], 4), group
+for trial, (epoch, score, group) in shown.items():
+    rung = [1, 3, 9].index(epoch)
+    result = json.load(open(f"tried/results/{trial}.{rung}.json"))
+    assert abs(result["score"] - score) < 1e-4, (trial, score, result)
+    newest = max(glob.glob(f"tried/results/{trial}.*.json"))
+    assert newest.endswith(f"/{trial}.{rung}.json"), (trial, newest)
+    assert trial == 0 or f"lr = {group['hparams']['optim.lr']:g}" in open(
+        f"tried/trials/{trial}.toml").read(), group
+assert sorted(shown) == list(range(9)), shown
+PY
+law="TensorBoard's page HPARAMS shows each trial of a search, its keys and its newest score"
+run "$LOCKSTEP" search export tried --tensorboard board
+((status == 0)) && says '^board: 9 trials$' && run "$python" sessions.py
+verdict $status "$law"
 
 law='tbparse, which reads each file alone, finds each step once, too'
 clients_or_skip "$law" tbparse

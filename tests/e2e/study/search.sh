@@ -143,6 +143,20 @@ kill -KILL "$worker"
 wait "$worker" 2>/dev/null
 try_for 50 recorded_gone
 verdict $? 'so is what another trainer started'
+search plan lr.toml --out idle --trials 1 "${train[@]}"
+EPOCH_S=600 "$LOCKSTEP" search run idle --trainer "$trainer" --stale-s 2 >idle.log 2>&1 &
+worker=$!
+begun() { compgen -G 'idle/runs/*' >/dev/null; }
+until_it 600 begun
+search run idle --trainer "$trainer" --stale-s 2
+((status == 0)) && says '^0 trainings done by' && says '; what is left, others train$' &&
+  kill -0 "$worker"
+left=$?
+kill -KILL "$worker"
+wait "$worker" 2>/dev/null
+search run idle --trainer "$trainer"
+((left == 0 && status == 0)) && says '^3 trainings done' && says 'nothing is left'
+verdict $? 'a worker does not wait for one who lives, and what that one leaves is continued'
 search best curves --repeats 5 --of 1 --trainer "$trainer"
 ((status == 0)) && says '^10 trainings done by this worker' &&
   says '^the best is trial [0-9]+: --optim.lr ' && search best curves --repeats 5 &&
@@ -177,6 +191,27 @@ assert best["user_attrs"]["trial"] == shown["trial"], (best, shown)
 assert best["value"] == shown["legs"][-1]["score"]
 PY
 verdict $status "the best trial of the journal for Optuna is the search's"
+
+net=(--data.val small/val --threads 1 --model resnet20 --epochs 9)
+# budget LIMIT FOLDER [ROWS]: plans a search among widths.
+budget() {
+  printf '[model-options.width]\nchoices = [16, 32, 64]\n[budget]\n%s\n' "$1" >width.toml
+  search plan width.toml --out "$2" --trials 8 "${net[@]}" --data.train "${3:-small/train}"
+}
+budget 'flops = 7e6' narrow
+((status == 0)) && says '^the budget refused [1-9][0-9]* points, in whose place others were drawn' &&
+  [[ $(grep -h width narrow/trials/* | sort -u) == 'width = 16' ]] &&
+  budget 'flops = 1e9' wide && says '^the budget refused 0 points' &&
+  [[ $(grep -h width wide/trials/* | sort -u | wc -l) == 3 ]]
+verdict $? 'with a budget, other points take the place of those that cost more'
+budget 'flops = 1' none
+# By hand: resnet20 of 8 x 8 pixels has 5,070,080 operations in convolutions and the last layer.
+((status == 2)) && says 'error: the base has flops 5.1[0-9]*e.06, and budget.flops is 1' &&
+  budget 'latency-ms = 1e-9' none && ((status == 2)) &&
+  says 'error: the base has latency-ms 0.* and budget.latency-ms is 1e-09' && [[ ! -e none ]] &&
+  budget 'latency-ms = 1e9' quick && ((status == 0)) && says '^the budget refused 0 points' &&
+  budget 'flops = 1e9' none nowhere && ((status == 2)) && says 'error: nowhere: '
+verdict $? 'a budget counts the network for the data set, and measures it on this machine'
 
 search plan lr.toml --out short --trials 4 "${train[@]}" --node-hours 0.000001
 search run short

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Many workers of one search, of which some are killed and some stopped for long, on a file system
-# that loses replies and listings; the trainings only write their curves.
+# that loses replies, listings and claims; the trainings only write their curves.
 # ci
 # computes
 # seconds: 900
@@ -20,8 +20,8 @@ plan() {
 many() {
   local pids=() k
   for ((k = 0; k < workers; ++k)); do
-    ODD=replies,listings LD_PRELOAD=$PWD/odd.so "$LOCKSTEP" search run "$1" --trainer "$trainer" \
-      --stale-s 2 >"$1.$k.log" 2>&1 &
+    ODD=replies,listings,handles LD_PRELOAD=$PWD/odd.so "$LOCKSTEP" search run "$1" \
+      --trainer "$trainer" --stale-s 2 >"$1.$k.log" 2>&1 &
     pids+=($!)
   done
   for ((k = 0; k < 8; ++k)); do
@@ -40,10 +40,11 @@ many() {
 }
 has_results() { (($(ls "$1/results" | wc -l) >= $2)); }
 
-# sound FOLDER: each run has each epoch once, in order, and no two trained it at once; each leg that
-# has a result has those below.
+# sound FOLDER [LEFT]: each run has each epoch once, in order, and no two trained it at once; each
+# leg that has a result has those below. At most LEFT legs have epochs and no result: their
+# worker was killed, and then they were no more among the best.
 sound() {
-  run python3 - "$1" <<'PY'
+  run python3 - "$1" "${2:-0}" <<'PY'
 import json, os, re, sys
 folder = sys.argv[1]
 results = {tuple(int(n) for n in re.findall(r"\d+", name))
@@ -52,11 +53,15 @@ for trial, rung in results:
     leg = json.load(open(f"{folder}/results/{trial}.{rung}.json"))
     assert (leg["trial"], leg["rung"], leg["end"]) == (trial, rung, "done"), leg
     assert rung == 0 or (trial, rung - 1) in results, (trial, rung)
+left = {}
 for run in os.listdir(folder + "/runs"):
     epochs = [json.loads(line)["epoch"] for line in open(f"{folder}/runs/{run}/metrics.jsonl")]
     assert epochs == list(range(1, len(epochs) + 1)), (run, epochs)
     reached = max(rung for trial, rung in results if trial == int(run))
-    assert len(epochs) == [1, 3, 9][reached], (run, epochs, reached)
+    assert len(epochs) >= [1, 3, 9][reached], (run, epochs, reached)
+    if len(epochs) > [1, 3, 9][reached]:
+        left[run] = epochs
+assert len(left) <= int(sys.argv[2]), left
 for log in os.listdir(folder + "/logs"):
     assert "two trainings" not in open(f"{folder}/logs/{log}").read(), log
 counts = [sum(rung == k for _, rung in results) for k in range(3)]
@@ -76,7 +81,7 @@ many many 2>/dev/null && sound many && ((status == 0)) &&
   [[ $("$LOCKSTEP" search show many) == "$("$LOCKSTEP" search show one)" ]]
 verdict $? 'with many workers, kills, stops and lost replies the table is the same, byte for byte'
 plan --out async
-many async 2>/dev/null && sound async && ((status == 0)) && run "$LOCKSTEP" search run async &&
+many async 2>/dev/null && sound async 8 && ((status == 0)) && run "$LOCKSTEP" search run async &&
   says '^0 trainings done by this worker' && says 'nothing is left'
 verdict $? 'in async mode each leg has one result, and none is lost'
 # One trial more, among all that have results; it may be among the best.

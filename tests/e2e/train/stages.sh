@@ -151,7 +151,7 @@ run ranks 1 "${any[@]}" --pipeline gpipe --out none
 ((status == 2)) && says 'pipeline = gpipe would have no effect: stages is 1'
 verdict $? 'an order of micro-batches without stages is an error'
 run ranks 2 "$LOCKSTEP" bench train --model resnet20 --stages 2 --steps 1
-((status == 2)) && says 'error: stages = 2: this is about steps, in which each rank has all layers'
+((status == 2)) && says 'error: stages = 2: this is about steps, in which each rank has all of a replica'
 verdict $? 'a benchmark of steps has no stages'
 
 # ---- over TCP ------------------------------------------------------------------------------------

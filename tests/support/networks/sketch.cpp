@@ -196,17 +196,33 @@ double distance(const std::vector<float>& got, const std::vector<double>& want) 
   return std::sqrt(difference / size);
 }
 
-Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
-                   Precision precision, bool deterministic, bool fuse_norms, Winograd winograd)
-    : backend(std::move(on)), parameters(backend->make_parameters(c.network, precision)) {
+ProgramSpec spec_of(const Case& c, std::size_t rows, Precision precision) {
   ProgramSpec spec;
   spec.batch = rows;
   spec.precision = precision;
   spec.loss.smoothing = 0.1f;
   spec.mean = spec.stddev = std::vector<float>(c.network.input.channels, 1.f);
+  return spec;
+}
+
+namespace {
+
+ProgramSpec with(ProgramSpec spec, bool deterministic, bool fuse_norms, Winograd winograd) {
   spec.deterministic = deterministic;
   spec.fuse_norms = fuse_norms;
   spec.winograd = std::move(winograd);
+  return spec;
+}
+
+}  // namespace
+
+Compiled::Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on,
+                   Precision precision, bool deterministic, bool fuse_norms, Winograd winograd)
+    : Compiled(c, with(spec_of(c, rows, precision), deterministic, fuse_norms, std::move(winograd)),
+               std::move(on)) {}
+
+Compiled::Compiled(const Case& c, const ProgramSpec& spec, std::unique_ptr<Backend> on)
+    : backend(std::move(on)), parameters(backend->make_parameters(c.network, spec.precision)) {
   program = backend->compile(c.network, spec, *parameters);
   for (std::size_t s = 0; s < parameters->layout().slices.size(); ++s) {
     const std::vector<double>& v =

@@ -44,8 +44,12 @@ bool has_bf16();
 /// |got - want| / |want|; NaN if anything is.
 double distance(const std::vector<float>& got, const std::vector<double>& want);
 
+/// That of a case's training, with smoothing.
+ProgramSpec spec_of(const Case& c, std::size_t rows, Precision precision);
+
 /// A case's network and weights on a backend, with a program of `rows` rows.
 struct Compiled {
+  Compiled(const Case& c, const ProgramSpec& spec, std::unique_ptr<Backend> on);
   Compiled(const Case& c, std::size_t rows, std::unique_ptr<Backend> on, Precision precision,
            bool deterministic = false, bool fuse_norms = false, Winograd winograd = {});
   /// Forward and backward over rows [first, first + rows) of the case; the sum of the losses.

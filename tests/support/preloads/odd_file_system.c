@@ -1,13 +1,15 @@
 // Preloaded: what some network and USB file systems answer. ODD names what they lack, in words:
 // links (link), noreplace (a rename that replaces nothing), foldersync (fsync of a folder), locks
 // (flock and fcntl's), replies (that of a link that was made: EIO and EEXIST in turn), listings
-// (ESTALE in the middle of every twentieth one).
+// (ESTALE in the middle of every twentieth one), handles (that of an open claim: ESTALE at every
+// fifth question, as if it had just been removed).
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -46,6 +48,16 @@ struct dirent *readdir(DIR *folder) {
   if (!lacks("listings") || is_kernels(folder)) return next(folder);
   if (telldir(folder) == 0) names = 0, ++listings;
   return listings % 20 == 0 && ++names > 5 ? (errno = ESTALE, (struct dirent *)NULL) : next(folder);
+}
+
+int fstat(int file, struct stat *status) {
+  static int asked;
+  char link[32], path[4096] = "";
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  if (lacks("handles") && readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/claims/") &&
+      ++asked % 5 == 0)
+    return refuse(ESTALE);
+  return (int)syscall(SYS_fstat, file, status);
 }
 
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {

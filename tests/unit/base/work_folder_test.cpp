@@ -206,3 +206,25 @@ TEST_CASE("who waits for a piece whose folder is removed does not get it", "[wor
   std::filesystem::remove_all(folder.path / "claims");
   CHECK_FALSE(late.hold(0));
 }
+
+TEST_CASE("holders live once their heartbeats were seen, and no longer than those come",
+          "[work_folder][waits]") {
+  const Folder folder;
+  const WorkFolderSpec spec{.claims = folder.path, .beat_s = 0.05, .stale_s = 2};
+  auto holder = std::make_unique<WorkFolder>(spec);
+  WorkFolder other(spec);
+  REQUIRE(holder->take_any({7}));
+  REQUIRE_FALSE(other.take_any({7}));
+  CHECK_FALSE(other.holders_live());  // it is there, but may be dead
+  const double limit_s = now_s() + 30;
+  while (!other.holders_live() && now_s() < limit_s) {
+    sleep_s(0.01);
+    REQUIRE_FALSE(other.take_any({7}));
+  }
+  CHECK(other.holders_live());
+  claim_from_elsewhere(folder.path / "8.0");
+  REQUIRE_FALSE(other.take_any({7, 8}));
+  CHECK_FALSE(other.holders_live());  // one of the two is silent
+  REQUIRE_FALSE(other.take_any({7}));
+  CHECK(other.holders_live());
+}

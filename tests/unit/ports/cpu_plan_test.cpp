@@ -96,8 +96,10 @@ TEST_CASE("chunks cover every row once, in order, for any batch and number of la
   for (const std::size_t batch : {1u, 2u, 7u, 100u, 128u}) {
     for (const std::size_t lanes : {1u, 2u, 3u, 16u}) {
       if (lanes > batch) continue;
+      backend::ProgramSpec spec;
+      spec.batch = batch;
       for (const Region& region :
-           make_regions(network, units, batch, lanes, Storage::fp32, chunk_bytes)) {
+           make_regions(network, units, spec, lanes, Storage::fp32, chunk_bytes)) {
         std::size_t next = 0, index = 0;
         for (std::size_t lane = 0; lane < lanes; ++lane) {
           CHECK_FALSE(region.lanes[lane].empty());
@@ -164,7 +166,7 @@ TEST_CASE("bands cover every line once, in order, and none is empty or of two im
   CHECK((lanes <= threads && lanes >= std::min(threads, spec.batch)));
   if (lanes <= spec.batch) return;
   for (const Region& region :
-       make_regions(network, units, spec.batch, lanes, Storage::fp32, chunk_bytes)) {
+       make_regions(network, units, spec, lanes, Storage::fp32, chunk_bytes)) {
     if (units[region.units[0]].kind == UnitKind::head) continue;  // it has whole images
     for (const std::size_t u : region.units) {
       const std::size_t height = network.nodes[units[u].node].shape.height;

@@ -54,6 +54,9 @@ class WorkFolder {
   /// now on. Empty when others hold them all. Throws as fail_by_system(), naming the claim's
   /// file.
   std::optional<std::size_t> take_any(const std::vector<std::size_t>& pieces);
+  /// Of the last take_any(), which found none: each of its pieces had a holder whose heartbeat was
+  /// seen and is not late.
+  bool holders_live() const { return holders_live_; }
   void release(std::size_t piece);
 
   /// Calls work(piece) for what no other process has done, until nothing is `left`. Waits for what
@@ -79,13 +82,15 @@ class WorkFolder {
   std::filesystem::path file_of(std::size_t piece, std::uint64_t generation) const;
   Generations newest_claims() const;
   bool make(std::size_t piece, std::uint64_t generation);
+  bool beats(std::size_t piece, std::uint64_t generation) const;
   bool shows_life(std::size_t piece, std::uint64_t generation);
   void beat();
 
   WorkFolderSpec spec_;
   std::string holder_;  ///< this process, as a claim says it
   std::map<std::pair<std::size_t, std::uint64_t>, Seen> seen_;  ///< others' claims
-  mutable std::mutex mutex_;                                    ///< guards what follows
+  bool holders_live_ = false;
+  mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable ending_;
   Generations held_;
   bool ended_ = false;

@@ -51,4 +51,9 @@ std::string best_text(const SearchFolder& folder, const std::vector<std::size_t>
 /// the end.
 std::string optuna_journal(const SearchFolder& folder);
 
+/// The trials that have results, each in a folder below `out`, as sessions for TensorBoard's page
+/// HPARAMS: with the keys of the space and the scores so far. Files that it wrote before are
+/// replaced. Returns how many there are. Throws InputError where there is none.
+std::size_t write_sessions(const SearchFolder& folder, const std::filesystem::path& out);
+
 }  // namespace lockstep::study

@@ -50,6 +50,10 @@ std::vector<std::size_t> ranked(const std::map<std::size_t, double>& results);
 std::vector<Leg> due(const RungSpec& spec, const std::set<std::size_t>& trials,
                      const RungResults& results);
 
+/// How many legs at most become due at once, by one result that is still to come.
+std::size_t most_to_come(const RungSpec& spec, const std::set<std::size_t>& trials,
+                         const RungResults& results);
+
 /// Whether nothing is left, now or later: unlike due(), it does not take a wait for the end.
 bool is_complete(const RungSpec& spec, const std::set<std::size_t>& trials,
                  const RungResults& results);

@@ -89,13 +89,16 @@ struct LegResult {
 };
 
 /// Throws InputError where the folder exists, or what is asked for makes no sense: a point of the
-/// space that is no training among others, which is named. Writes nothing.
+/// space that is no training among others, which is named; a base that costs more than the space's
+/// budget, or a budget that no point keeps. Writes nothing.
 void check_search(const std::filesystem::path& folder, const SearchSpec& spec,
-                  const SearchSpace& space, const config::Config& base);
-/// The same, and writes the folder. `space_text`: what the space was read from.
-void write_search(const std::filesystem::path& folder, const SearchSpec& spec,
-                  const SearchSpace& space, const std::string& space_text,
-                  const config::Config& base);
+                  const SearchSpace& space, const config::Config& base,
+                  const PointCosts& costs = {});
+/// The same, and writes the folder. `space_text`: what the space was read from. Returns how many
+/// draws of points the budget refused.
+std::size_t write_search(const std::filesystem::path& folder, const SearchSpec& spec,
+                         const SearchSpace& space, const std::string& space_text,
+                         const config::Config& base, const PointCosts& costs = {});
 
 /// A search's folder, as a process knows it: look() reads what is new.
 /// **Thread safety:** one thread.
@@ -117,12 +120,14 @@ class SearchFolder {
 
   /// The whole training of each trial that can be trained.
   const std::map<std::size_t, config::Config>& trials() const { return trials_; }
-  std::set<std::size_t> numbers() const;
+  const std::set<std::size_t>& numbers() const { return numbers_; }
   /// Files in trials/ that are no trials, and why.
   const std::map<std::string, std::string>& bad_trials() const { return bad_; }
   const std::map<Leg, LegResult>& results() const { return results_; }
-  RungResults scores() const;
+  const RungResults& scores() const { return scores_; }
   double node_hours() const { return node_hours_; }  ///< used, also without a result
+  /// Grows with whatever look() finds: until then all that follows from the folder is the same.
+  std::size_t version() const { return version_; }
 
  private:
   void look_at_all();
@@ -134,12 +139,15 @@ class SearchFolder {
   SearchSpace space_;
   config::Config base_;
   std::map<std::size_t, config::Config> trials_;
+  std::set<std::size_t> numbers_;
   std::map<std::string, std::string> bad_;
   std::map<Leg, LegResult> results_;
+  RungResults scores_;
   std::map<std::string, std::unordered_set<std::string>> seen_;  ///< names, by folder
   std::optional<double> refused_since_s_;
   double trials_seen_s_ = -std::numeric_limits<double>::infinity();
   double node_hours_ = 0;
+  std::size_t version_ = 0;
 };
 
 LegResult read_leg(const std::filesystem::path& file);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/text/choices.hpp"
+#include "lockstep/study/search/budget.hpp"
 
 /// What a search tries: keys of a training, each with a range or choices, and the points among
 /// them.
@@ -32,6 +33,7 @@ struct Dimension {
 
 struct SearchSpace {
   std::vector<Dimension> dimensions;
+  Budget budget = {};
 };
 
 /// Reads a TOML text, whose keys are those of a training:
@@ -45,6 +47,8 @@ struct SearchSpace {
 ///   low = 0.0005
 ///   high = 0.01
 ///   when = "optim.rule = lars"      # or "optim.rule = lars|lamb"
+///   [budget]
+///   flops = 1e9                     # and latency-ms
 /// `integer = true` takes whole numbers only; keys that take no others have it without a word.
 /// Throws InputError naming `origin`, the line and the key.
 SearchSpace read_space(std::string_view text, const std::string& origin);
@@ -67,9 +71,10 @@ inline constexpr std::size_t most_sobol_dimensions = 21;
 double coordinate(PointSampler sampler, std::uint64_t seed, std::uint32_t index,
                   std::size_t dimension);
 
-/// Point `index` of the space: the same for any process, and whatever was asked before.
+/// Point `index` of the space: the same for any process, and whatever was asked before. `draw`:
+/// from 1 on, another one in its place, at random.
 PointValues point_of(const SearchSpace& space, PointSampler sampler, std::uint64_t seed,
-                     std::uint32_t index);
+                     std::uint32_t index, std::uint64_t draw = 0);
 
 }  // namespace lockstep::study
 

@@ -32,8 +32,10 @@ struct Training {
 class TrainingList {
  public:
   virtual ~TrainingList() = default;
-  virtual void look() = 0;  ///< at what others have done
-  virtual std::vector<std::size_t> due() const = 0;
+  virtual void look() = 0;                                  ///< at what others have done
+  virtual const std::vector<std::size_t>& due() const = 0;  ///< as look() found
+  /// That one result makes due at once, at most.
+  virtual std::size_t most_to_come() const = 0;
   virtual Training training(std::size_t piece) const = 0;     ///< REQUIRES: it is due
   virtual std::uint64_t epochs(std::size_t piece) const = 0;  ///< that it takes
   virtual bool is_complete() const = 0;
@@ -58,15 +60,17 @@ struct WorkerSpec {
 struct WorkerOutcome {
   std::size_t done = 0, diverged = 0, failed = 0, stopped = 0;  ///< by this worker
   bool complete = false;                                        ///< of the whole list
+  bool left_to_others = false;  ///< those who train what is left have no need of this worker
   bool told_to_stop = false, out_of_time = false, out_of_hours = false;
   std::string gave_up;             ///< why, where its trainings fail one after the other
   std::vector<double> choices_ms;  ///< how long it took to choose each of its trainings
 };
 
-/// Trains until nothing is left, waiting for what others train, or until it has to end: then what
-/// it trains is stopped with a checkpoint, and any worker continues it. A worker that is killed
-/// takes its trainings with it. Neither diverging nor failing (three times) ends the work: it is
-/// that trial's result.
+/// Trains until nothing is left that it could ever take, or until it has to end: then what it
+/// trains is stopped with a checkpoint, and any worker continues it. It waits for what others train
+/// as long as that may make more due than they take themselves, or they may be dead. A worker that
+/// is killed takes its trainings with it. Neither diverging nor failing (three times) ends the
+/// work: it is that trial's result.
 WorkerOutcome work(SearchFolder& folder, TrainingList& list, const WorkerSpec& spec);
 
 }  // namespace lockstep::study

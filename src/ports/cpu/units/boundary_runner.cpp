@@ -16,6 +16,7 @@ constexpr std::size_t usual_period = 48;  // whole pixels of 1 to 4 channels
 
 void BoundaryRunner::plan() {
   check(gradients() <= 2, unit.name + ": the CPU backend sums at most two gradients");
+  passed_ = map.with(c.spec.tile.of(map.shape.height));
   for (std::size_t slot = 0; slot < c.spec.slots; ++slot)
     memory_.emplace_back(value_bytes() * (1 + gradients()));
 }
@@ -30,11 +31,26 @@ backend::Boundary BoundaryRunner::boundary() {
 }
 
 std::byte* BoundaryRunner::value_at(const nn::LineRange& lines) const {
-  return memory_[c.slot].data() + lines.first * map.line_bytes;
+  return memory_[c.slot].data() + passed_.offset(lines);
 }
 
 std::byte* BoundaryRunner::gradient_at(const Chunk& chunk, std::size_t which) const {
   return value_at(map.of(chunk)) + (1 + which) * value_bytes();
+}
+
+void ReceiveRunner::plan() {
+  BoundaryRunner::plan();
+  if (!c.spec.tile.is_whole()) of_tiles_ = c.value_buffer(map.bytes() * c.spec.batch, index);
+}
+
+void ReceiveRunner::plan_messages() {
+  c.share_lines(c.made_values[unit.level], *of_tiles_, map, index, &UnitLines::value);
+}
+
+void ReceiveRunner::forward(const Chunk& chunk) {
+  if (!of_tiles_) return;
+  const nn::LineRange own = map.of(chunk);
+  std::memcpy(c.at(*of_tiles_) + map.offset(own), value_at(own), own.count * map.line_bytes);
 }
 
 void ReceiveRunner::backward(const Chunk& chunk) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "ports/cpu/runner.hpp"
@@ -23,18 +24,22 @@ class BoundaryRunner : public Runner {
   std::byte* gradient_at(const Chunk& chunk, std::size_t which) const;
 
  private:
-  std::size_t value_bytes() const { return map.bytes() * c.spec.batch; }
+  std::size_t value_bytes() const { return passed_.bytes() * c.spec.batch; }
+  Map passed_;                      // with a tile's own lines
   std::vector<HostMemory> memory_;  // by slot: the values, then the gradients
 };
 
+/// A tile keeps what it receives together with what other tiles have received.
 class ReceiveRunner final : public BoundaryRunner {
  public:
   using BoundaryRunner::BoundaryRunner;
-  void forward(const Chunk&) override {}
+  void plan() override;
+  void plan_messages() override;
+  void forward(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
   using Runner::value;
   const std::byte* value(const Chunk&, const nn::LineRange& lines) override {
-    return value_at(lines);
+    return of_tiles_ ? c.at(*of_tiles_) + map.offset(lines) : value_at(lines);
   }
   const std::byte* input_gradient(const Chunk&) override { return nullptr; }
 
@@ -42,6 +47,7 @@ class ReceiveRunner final : public BoundaryRunner {
   std::size_t gradients() const override {
     return nn::wants_gradient(c.network.nodes[unit.node]) ? unit.readers.size() : 0;
   }
+  std::optional<std::size_t> of_tiles_;  // a buffer
 };
 
 class SendRunner final : public BoundaryRunner {

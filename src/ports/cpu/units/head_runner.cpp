@@ -42,6 +42,7 @@ void HeadRunner::plan() {
     if (c.spec.training) rows.dlogits.resize(rows.logits.size());
   }
   metrics_.resize(c.lanes);
+  if (!c.spec.tile.is_whole()) plan_tiles();
   if (c.shares_rows) place_ = c.fixed_scratch(unit.level, c.spec.batch * features_ * sizeof(float));
   if (!c.spec.training) return;
   dweights_ = c.parameters.find(backend::Part::gradients, node.name + ".weight");
@@ -49,6 +50,37 @@ void HeadRunner::plan() {
   if (!unit.differentiates) return;
   dpooled_.resize(c.spec.batch * features_);
   place_ = c.scratch(c.units[*unit.input].level, from_);
+}
+
+/// Each tile averages its own lines of a row; all of them get those averages, and do the rest.
+void HeadRunner::plan_tiles() {
+  NormMessage& averages = c.norm_statistics[unit.level];
+  const auto tell = [this](std::size_t lane, std::size_t lanes, float* to) {
+    const nn::LineRange rows = nn::even_lines(c.spec.batch, lane, lanes),
+                        own = c.spec.tile.of(from_.shape.height);
+    const Chunk chunk{.region = unit.level, .lane = lane};
+    for (std::size_t row = rows.first; row < rows.end(); ++row) {
+      const nn::LineRange lines = own.after(row * from_.shape.height);
+      c.kernels.average(c.runners[*unit.input]->value(chunk, lines), from_.pixels(lines), features_,
+                        to + row * features_);
+    }
+  };
+  averages_ = {&averages, averages.add_floats(c.spec.batch * features_, tell)};
+}
+
+/// The average of a row's pixels.
+void HeadRunner::pool(std::size_t row, const std::byte* input, float* pooled) const {
+  if (c.spec.tile.is_whole()) return c.kernels.average(input, pixels_, features_, pooled);
+  const auto height = static_cast<double>(from_.shape.height);
+  for (std::size_t i = 0; i < features_; ++i) {
+    double sum = 0;
+    for (std::size_t tile = 0; tile < c.spec.tile.count; ++tile) {
+      const nn::LineRange its = nn::even_lines(from_.shape.height, tile, c.spec.tile.count);
+      sum += averages_.message->floats(averages_.place, tile)[row * features_ + i] *
+             static_cast<double>(its.count);
+    }
+    pooled[i] = static_cast<float>(sum / height);
+  }
 }
 
 void HeadRunner::load(const data::Target* targets, const float* wanted) {
@@ -63,9 +95,9 @@ void HeadRunner::load(const data::Target* targets, const float* wanted) {
 void HeadRunner::forward(const Chunk& chunk) {
   float* pooled = c.shares_rows ? reinterpret_cast<float*>(c.lane_at(chunk.lane, place_))
                                 : now().pooled.data() + chunk.first * features_;
-  const std::byte* input = c.runners[*unit.input]->value(chunk);
+  const std::byte* input = c.spec.tile.is_whole() ? c.runners[*unit.input]->value(chunk) : nullptr;
   for (std::size_t r = 0; r < chunk.count; ++r)
-    c.kernels.average(input + r * from_.bytes(), pixels_, features_, pooled + r * features_);
+    pool(chunk.first + r, input + r * from_.bytes(), pooled + r * features_);
   const std::size_t lane = c.shares_rows ? chunk.lane : 0, lanes = c.shares_rows ? c.lanes : 1;
   float_kernels().linear({.x = pooled,
                           .weights = weights_,
@@ -85,11 +117,13 @@ void HeadRunner::after_forward() {
 
 void HeadRunner::judge(std::size_t first, std::size_t count, std::size_t lane) {
   if (now().targets == nullptr) return;
+  backend::Metrics of_another_tile;
+  backend::Metrics& metrics = speaks() ? metrics_[lane] : of_another_tile;
   for (std::size_t row = first; row < first + count; ++row)
     backend::row_loss(c.spec.loss, {now().logits.data() + row * classes_, classes_},
                       now().targets[row],
                       now().wanted != nullptr ? now().wanted + row * classes_ : nullptr,
-                      c.scalars().gradient_scale, metrics_[lane],
+                      c.scalars().gradient_scale, metrics,
                       c.spec.training ? now().dlogits.data() + row * classes_ : nullptr);
 }
 
@@ -103,7 +137,12 @@ void HeadRunner::backward(const Chunk& chunk) {
 // Each lane takes some of the classes, for all rows.
 void HeadRunner::after_backward(std::size_t lane, bool accumulate) {
   const std::size_t begin = classes_ * lane / c.lanes, end = classes_ * (lane + 1) / c.lanes;
-  if (begin == end) return;
+  if (begin == end || (!speaks() && accumulate)) return;
+  if (!speaks()) {
+    std::fill_n(dweights_ + begin * features_, (end - begin) * features_, 0.f);
+    std::fill_n(dbias_ + begin, end - begin, 0.f);
+    return;
+  }
   multiply('T', 'N', end - begin, features_, c.spec.batch, now().dlogits.data() + begin, classes_,
            now().pooled.data(), features_, accumulate ? 1 : 0, dweights_ + begin * features_,
            features_);

@@ -28,6 +28,10 @@ class HeadRunner final : public Runner {
   void copy_logits(std::span<float> logits) const;
 
  private:
+  void plan_tiles();
+  void pool(std::size_t row, const std::byte* input, float* pooled) const;
+  /// Of the tiles, which all make the same logits, the first counts them.
+  bool speaks() const { return c.spec.tile.index == 0; }
   /// The loss of some rows, and its gradient.
   void judge(std::size_t first, std::size_t count, std::size_t lane);
 
@@ -45,6 +49,7 @@ class HeadRunner final : public Runner {
   HeadValues& now() { return rows_[c.slot]; }
   const HeadValues& now() const { return rows_[c.slot]; }
 
+  NormMessage::Told averages_;             // of all tiles
   std::vector<HeadValues> rows_;           // by slot
   std::vector<float> dpooled_;             // [batch, features]
   std::vector<backend::Metrics> metrics_;  // by lane

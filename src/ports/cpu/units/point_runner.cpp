@@ -7,9 +7,9 @@
 
 namespace lockstep::cpu {
 
-Shortcut::Shortcut(const Context& c, const Unit& unit)
+Shortcut::Shortcut(const Context& c, const Unit& unit, const Map& deep)
     : from_(c.runners[*unit.skip]->map),
-      to_(c.network.nodes[unit.node].shape, c.storage),
+      to_(deep),
       stride_(unit.stride),
       value_bytes_(bytes_of(c.storage)) {}
 
@@ -48,7 +48,7 @@ void Shortcut::unpad(const nn::LineRange& lines, const std::byte* deep, std::byt
     const std::size_t image = (lines.first + i) / from_.shape.height,
                       line = (lines.first + i) % from_.shape.height;
     if (line % stride_ != 0 || line / stride_ >= to_.shape.height) continue;
-    const std::byte* from = deep + (image * to_.shape.height + line / stride_) * to_.line_bytes;
+    const std::byte* from = deep + to_.offset({image * to_.shape.height + line / stride_, 1});
     each_pixel([&](std::size_t w, std::size_t d, std::size_t n) {
       std::memcpy(wide + i * from_.line_bytes + w, from + d, n);
     });
@@ -62,8 +62,10 @@ void PointRunner::plan() {
 
   std::size_t g_until = main().unit.level;
   if (unit.skip) g_until = std::min(g_until, c.units[*unit.skip].level);
-  g_ = c.backward_buffer(map.bytes() * c.spec.batch, unit.level, g_until);
-  if (unit.pad) unpadded_ = c.scratch(c.units[*unit.skip].level, Shortcut(c, unit).wide_map());
+  gradient_map_ = map.with(c.held[index].gradient);
+  g_ = c.backward_buffer(gradient_map_.bytes() * c.spec.batch, unit.level, g_until);
+  if (unit.pad)
+    unpadded_ = c.scratch(c.units[*unit.skip].level, Shortcut(c, unit, gradient_map_).wide_map());
 }
 
 void PointRunner::plan_places() {
@@ -78,6 +80,12 @@ void PointRunner::plan_places() {
 
 void PointRunner::bind() { kept_ = c.kept[index]; }
 
+void PointRunner::plan_messages() {
+  if (!unit.in_region) return;
+  if (c.kept[index]) c.share_lines(c.made_values[unit.level], z_, map, index, &UnitLines::value);
+  c.share_lines(c.made_gradients[unit.level], g_, gradient_map_, index, &UnitLines::gradient);
+}
+
 ConvRunner* PointRunner::skip_conv() const {
   if (!unit.skip || c.units[*unit.skip].kind != UnitKind::conv) return nullptr;
   return static_cast<ConvRunner*>(c.runners[*unit.skip]);
@@ -90,15 +98,14 @@ void PointRunner::before_forward(std::size_t lane) {
 }
 
 std::byte* PointRunner::output(const Chunk& chunk, const nn::LineRange& lines) const {
-  return kept_ ? c.at(z_) + lines.first * map.line_bytes
-               : c.lane_at(chunk.lane, places_.at(chunk.region));
+  return kept_ ? c.at(z_) + map.offset(lines) : c.lane_at(chunk.lane, places_.at(chunk.region));
 }
 
 const std::byte* PointRunner::skip_value(const Chunk& chunk, const nn::LineRange& lines) {
   if (!unit.skip) return nullptr;
   Runner& skip = *c.runners[*unit.skip];
   if (!unit.pad) return skip.value(chunk, lines);
-  const Shortcut shortcut(c, unit);
+  const Shortcut shortcut(c, unit, gradient_map_);
   std::byte* padded = c.lane_at(chunk.lane, padded_);
   shortcut.pad(lines, skip.value(chunk, shortcut.wide_lines(lines)), padded);
   return padded;
@@ -165,7 +172,7 @@ void PointRunner::backward(const Chunk& chunk) {
 // contributed.
 const std::byte* PointRunner::input_gradient(const Chunk& chunk) {
   if (!unit.pad) return gradient(map.of(chunk));
-  const Shortcut shortcut(c, unit);
+  const Shortcut shortcut(c, unit, gradient_map_);
   std::byte* unpadded = c.lane_at(chunk.lane, unpadded_);
   shortcut.unpad(shortcut.wide_map().of(chunk), c.at(g_), unpadded);
   return unpadded;

@@ -13,8 +13,8 @@ namespace lockstep::cpu {
 /// Everything else becomes zero.
 class Shortcut {
  public:
-  /// That of `unit`, which has `pad`.
-  Shortcut(const Context& context, const Unit& unit);
+  /// That of `unit`, which has `pad`. `deep`: its maps, in the buffer that is unpadded.
+  Shortcut(const Context& context, const Unit& unit, const Map& deep);
   /// The wide lines that some deep lines read.
   nn::LineRange wide_lines(const nn::LineRange& deep) const;
   const Map& wide_map() const { return from_; }
@@ -44,13 +44,14 @@ class PointRunner final : public Runner {
   void forward(const Chunk& chunk) override;
   void recompute(const Chunk& chunk) override;
   void backward(const Chunk& chunk) override;
+  void plan_messages() override;
   using Runner::value;
   const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override;
   const std::byte* input_gradient(const Chunk& chunk) override;
 
   /// The gradient after the sum, already zero where the ReLU was: batch norm and skip receive it.
   std::byte* gradient(const nn::LineRange& lines) const {
-    return c.at(g_) + lines.first * map.line_bytes;
+    return c.at(g_) + gradient_map_.offset(lines);
   }
 
  private:
@@ -61,6 +62,7 @@ class PointRunner final : public Runner {
   ConvRunner& main() const { return static_cast<ConvRunner&>(*c.runners[*unit.input]); }
   ConvRunner* skip_conv() const;
 
+  Map gradient_map_;
   bool kept_ = true;
   std::size_t z_ = 0, g_ = 0;  // buffers
   /// For a value that is not kept: offsets in the scratch of each region that reads it.

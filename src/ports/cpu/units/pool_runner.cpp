@@ -33,6 +33,10 @@ void Pool::plan_training(std::size_t most_lines) {
   if (!inline_input_) dinput_ = c.scratch(unit.level, from_);
 }
 
+void Pool::plan_messages() {
+  c.share_lines(c.made_values[unit.level], c.value_places[index].at, map, index, &UnitLines::value);
+}
+
 void Pool::before_forward(std::size_t lane) {
   if (inline_input_) inline_input_->before_forward(lane);
 }

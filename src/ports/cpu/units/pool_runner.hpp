@@ -17,6 +17,7 @@ class Pool : public Runner {
  public:
   Pool(Context& context, std::size_t number) : Runner(context, number) {}
   void before_forward(std::size_t lane) override;
+  void plan_messages() override;
   using Runner::value;
   const std::byte* value(const Chunk& chunk, const nn::LineRange& lines) override {
     return c.value_at(index, chunk.lane, map, lines);

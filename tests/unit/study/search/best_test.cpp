@@ -144,6 +144,7 @@ TEST_CASE("which trials are repeated is decided once, and the base is among them
   SearchFolder search(folder);
   CHECK(repeated_trials(search, 3) == std::vector<std::size_t>{4, 3, 0});
   const auto list = repeats_of(search, {4, 0}, 2);
+  list->look();
   std::set<std::uint64_t> seeds;
   for (const std::size_t piece : list->due()) seeds.insert(list->training(piece).keys.seed);
   CHECK(list->due().size() == 4);

@@ -57,10 +57,17 @@ RungResults trained(const RungSpec& spec, std::size_t count, std::size_t workers
     const std::size_t which = draws() % held.size();
     const Leg leg = held[which];
     held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
-    if (draws() % 10 == 0)
+    if (draws() % 10 == 0) {
       ever.erase(leg);  // its worker was killed
-    else
-      CHECK(results[leg.rung].emplace(leg.trial, score_of(leg, seed)).second);
+      continue;
+    }
+    const std::vector<Leg> before = due(spec, trials(count), results);
+    const std::size_t most = most_to_come(spec, trials(count), results);
+    CHECK(results[leg.rung].emplace(leg.trial, score_of(leg, seed)).second);
+    const std::size_t after = due(spec, trials(count), results).size();
+    // A leg that is no more among the best was not due.
+    const auto own = static_cast<std::size_t>(std::ranges::count(before, leg));
+    CHECK(after <= before.size() - own + most);
   }
   CHECK(is_complete(spec, trials(count), results));
   return results;
@@ -107,6 +114,18 @@ TEST_CASE("in step no trial is promoted before its rung is complete", "[search]"
   CHECK(due(rungs(true), trials(9), results) == std::vector<Leg>{{8, 0}});
   results[0][8] = 0.5;
   CHECK(due(rungs(true), trials(9), results) == std::vector<Leg>{{7, 1}, {6, 1}, {5, 1}});
+}
+
+TEST_CASE("one result makes no more legs due than that", "[search]") {
+  RungResults results(4);
+  for (std::size_t trial = 0; trial < 8; ++trial) results[0][trial] = static_cast<double>(trial);
+  // trained() checks it in all histories.
+  CHECK(most_to_come(rungs(true), trials(9), results) == 3);
+  CHECK(most_to_come(rungs(false), trials(9), results) == 1);
+  results[0][8] = 8;
+  for (const std::size_t trial : {6, 7, 8}) results[1][trial] = static_cast<double>(trial);
+  results[2][8] = 8;
+  CHECK(most_to_come(rungs(true), trials(9), results) == 0);
 }
 
 TEST_CASE("few trials reach the last rung, too, and those without a score never continue",

@@ -10,8 +10,14 @@ void BatchNorm::plan(Context& context, std::size_t node_index, std::size_t stati
   context_ = &context;
   const nn::Node& node = context.network.nodes[node_index];
   channels_ = node.shape.channels;
-  row_values_ = node.shape.height * node.shape.width;
-  values_ = context.spec.batch * row_values_;
+  const nn::TilePlace& tile = context.spec.tile;
+  values_ = context.spec.batch * tile.of(node.shape.height).count * node.shape.width;
+  const std::size_t ranks = context.span() ? context.span()->ranks() : 1;
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    row_values_.push_back((tile.is_whole()
+                               ? node.shape.height
+                               : nn::even_lines(node.shape.height, rank, tile.count).count) *
+                          node.shape.width);
   epsilon_ = node.epsilon;
   momentum_ = node.momentum;
   CpuParameters& p = context.parameters;
@@ -35,7 +41,7 @@ void BatchNorm::plan(Context& context, std::size_t node_index, std::size_t stati
   gradient_chunks_ = context.regions[gradient_region].chunks;
   sums_.resize(chunks_ * 2 * channels_);
   gradient_sums_.resize(gradient_chunks_ * 2 * channels_);
-  if (context.spec.norm_span) plan_messages(gradient_region, statistics_region);
+  if (context.span()) plan_messages(gradient_region, statistics_region);
 }
 
 /// Backward needs the sums in the region of the convolution, forward the statistics in the next.

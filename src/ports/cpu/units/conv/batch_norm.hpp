@@ -6,7 +6,7 @@ namespace lockstep::cpu {
 
 /// Training's batch norm after one convolution: its per-channel numbers, from the sums over the
 /// batch to what the kernels use. Ioffe and Szegedy 2015; running variance is unbiased, like
-/// PyTorch's. With ProgramSpec::norm_span the sums are those of all ranks of the span.
+/// PyTorch's. With a span, or tiles, the sums are those of all its ranks.
 class BatchNorm {
  public:
   /// Once: the program's messages keep its address.
@@ -50,22 +50,17 @@ class BatchNorm {
   };
   const Moments& now() const { return moments_[context_->slot]; }
 
-  /// In a message of the program; null where each rank has its own statistics.
-  struct Told {
-    const NormMessage* message = nullptr;
-    std::size_t place = 0;
-  };
-
   Context* context_ = nullptr;
   std::size_t channels_ = 0;
-  std::size_t row_values_ = 0, values_ = 0;  // of a channel, in one row and in all of this rank
+  std::size_t values_ = 0;               // of a channel, on this rank
+  std::vector<std::size_t> row_values_;  // of a channel, in one row, by rank of the span
   std::size_t chunks_ = 0, gradient_chunks_ = 0;
   float epsilon_ = 0, momentum_ = 0;
   const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr;
   float *dgamma_ = nullptr, *dbeta_ = nullptr, *mean_share_ = nullptr, *var_share_ = nullptr;
   std::vector<Moments> moments_;  // by slot
   std::vector<double> sums_, gradient_sums_;
-  Told told_statistics_, told_sums_;
+  NormMessage::Told told_statistics_, told_sums_;
   std::vector<float> a_, b_, c_;
   std::vector<std::size_t> slices_;
 };

@@ -54,7 +54,8 @@ void WeightCopies::make(Context& c, float* weights, std::size_t lane) {
 
 void ConvRunner::plan() {
   geometry_ = ConvGeometry::of(c.network, unit.node, c.storage);
-  from_ = Map(c.network.nodes[c.network.nodes[unit.node].inputs[0]].shape, c.storage);
+  from_ = c.map_of(c.network.nodes[unit.node].inputs[0]);
+  if (unit.input) from_.held = c.held[index].input_gradient;
   c.regions[unit.level].each_chunk([&](const Chunk& chunk) {
     parts_.push_back({ConvCut::of(geometry_, chunk, c.has_bands), nullptr});
   });
@@ -108,7 +109,7 @@ void ConvRunner::plan_backward() {
   if (!by_winograd_.weight_gradient && !tap_gradient_)
     chunk_gradient_ = c.fixed_scratch(unit.level, gradient_size_ * sizeof(float));
   std::size_t most = 0;
-  for (const Part& part : parts_) most = std::max(most, part.cut.gradients().count);
+  for (const Part& part : parts_) most = std::max(most, gradients(part.cut).count);
   dx_ = c.fixed_scratch(unit.level, most * map.line_bytes);
   if (!unit.differentiates) return;
   if (by_winograd_.data_gradient)
@@ -260,26 +261,73 @@ float* ConvRunner::partial(std::size_t lane) const {
 
 void ConvRunner::backward(const Chunk& chunk) {
   const ConvCut& cut = part_of(chunk).cut;
-  const nn::LineRange made = cut.gradients();
+  const nn::LineRange made = gradients(cut);
   std::byte* late = late_dx_ ? c.late_at(*late_dx_) : nullptr;
-  std::byte* dx = late && !c.has_bands ? late + made.first * map.line_bytes  // its own lines
+  std::byte* dx = late && !c.has_bands ? late + map.offset(made)  // its own lines
                                        : c.lane_at(chunk.lane, dx_);
-  const PointRunner& reader = static_cast<PointRunner&>(*c.runners[unit.readers[0]]);
-  c.kernels.norm_backward(
-      {reader.gradient(made), output(made), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
-      map.pixels(made), geometry_.out_channels);
+  output_gradient(made, dx);
   std::byte* own = dx + (cut.out.first - made.first) * map.line_bytes;
   if (!late)
     weight_gradient(chunk, own);
   else if (c.has_bands)
-    std::memcpy(late + cut.out.first * map.line_bytes, own, cut.out.count * map.line_bytes);
+    std::memcpy(late + map.offset(cut.out), own, cut.out.count * map.line_bytes);
   if (!unit.differentiates) return;
   make_data_gradient(chunk, dx + (cut.outs.first - made.first) * map.line_bytes);
   if (inline_input_) inline_input_->backward(chunk);
 }
 
+void ConvRunner::own_output_gradient(const nn::LineRange& lines, std::byte* dx) {
+  const PointRunner& reader = static_cast<PointRunner&>(*c.runners[unit.readers[0]]);
+  c.kernels.norm_backward(
+      {reader.gradient(lines), output(lines), norm.mean(), norm.a(), norm.b(), norm.c(), dx},
+      map.pixels(lines), geometry_.out_channels);
+}
+
+void ConvRunner::output_gradient(const nn::LineRange& lines, std::byte* dx) {
+  if (c.spec.tile.is_whole()) return own_output_gradient(lines, dx);
+  const std::size_t image = lines.first / map.shape.height, before = image * map.shape.height;
+  const nn::LineRange own = nn::common(lines, c.spec.tile.of(map.shape.height).after(before));
+  const auto copy = [&](std::size_t first, std::size_t end) {
+    if (first < end)
+      std::memcpy(dx + (first - lines.first) * map.line_bytes, from_others(image, first - before),
+                  (end - first) * map.line_bytes);
+  };
+  copy(lines.first, std::min(own.first, lines.end()));
+  if (own.count > 0) own_output_gradient(own, dx + (own.first - lines.first) * map.line_bytes);
+  copy(std::max(own.end(), lines.first), lines.end());
+}
+
+std::byte* ConvRunner::from_others(std::size_t image, std::size_t line) {
+  const nn::LineRange own = c.spec.tile.of(map.shape.height),
+                      all = c.tile_lines[c.spec.tile.index][index].output_gradient;
+  const std::size_t place = line < own.first ? line - all.first : line - all.first - own.count;
+  return from_others_.data() + (image * (all.count - own.count) + place) * map.line_bytes;
+}
+
+void ConvRunner::plan_messages() {
+  c.share_lines(c.made_values[unit.level], x_, map, index, &UnitLines::value);
+  if (dinput_buffer_)
+    c.share_lines(c.made_gradients[unit.level], *dinput_buffer_, from_, index,
+                  &UnitLines::input_gradient);
+  if (!unit.differentiates) return;
+  const std::size_t height = map.shape.height;
+  const nn::LineRange all = c.tile_lines[c.spec.tile.index][index].output_gradient;
+  from_others_.resize((all.count - c.spec.tile.of(height).count) * map.line_bytes * c.spec.batch);
+  c.output_gradients[unit.level].add(
+      {.needed = c.needed(index, &UnitLines::output_gradient),
+       .height = height,
+       .line_bytes = map.line_bytes,
+       .give = [this, height](
+                   std::size_t image, const nn::LineRange& lines,
+                   std::byte* to) { own_output_gradient(lines.after(image * height), to); },
+       .take =
+           [this](std::size_t image, const nn::LineRange& lines, const std::byte* from) {
+             std::memcpy(from_others(image, lines.first), from, lines.count * map.line_bytes);
+           }});
+}
+
 void ConvRunner::make_weights(const Chunk& chunk) {
-  weight_gradient(chunk, c.late_at(*late_dx_) + part_of(chunk).cut.out.first * map.line_bytes);
+  weight_gradient(chunk, c.late_at(*late_dx_) + map.offset(part_of(chunk).cut.out));
 }
 
 void ConvRunner::weight_gradient(const Chunk& chunk, std::byte* dx) {
@@ -321,7 +369,7 @@ void ConvRunner::make_data_gradient(const Chunk& chunk, std::byte* dx) {
 std::byte* ConvRunner::data_gradient(const Chunk& chunk) {
   const nn::LineRange own = from_.of(chunk);
   if (inline_input_) return inline_input_->gradient(own);
-  return dinput_buffer_ ? c.at(*dinput_buffer_) + own.first * from_.line_bytes
+  return dinput_buffer_ ? c.at(*dinput_buffer_) + from_.offset(own)
                         : c.lane_at(chunk.lane, dinput_);
 }
 

@@ -25,8 +25,6 @@ struct ConvCut {
   static ConvCut of(const ConvGeometry& whole, const Chunk& chunk, bool band);
   /// Equal for cuts that take the same primitives.
   std::vector<std::size_t> sizes() const;
-  /// The outputs whose gradients backward makes.
-  nn::LineRange gradients() const { return nn::covering(out, outs); }
 };
 
 /// A convolution's weights in the formats that its primitives want.
@@ -61,6 +59,7 @@ class ConvRunner final : public Runner {
   void before_backward(std::size_t lane, bool accumulate) override;
   void backward(const Chunk& chunk) override;
   void after_backward(std::size_t lane, bool accumulate) override;
+  void plan_messages() override;
   void before_weights(bool accumulate) override { accumulate_ = accumulate; }
   void make_weights(const Chunk& chunk) override;
   void after_weights(std::size_t lane) override { add_partials(lane); }
@@ -88,15 +87,22 @@ class ConvRunner final : public Runner {
     ConvCut cut;
     Prepared* prepared;
   };
+  /// The outputs whose gradients backward needs for a chunk.
+  nn::LineRange gradients(const ConvCut& cut) const {
+    return unit.differentiates ? nn::covering(cut.out, cut.outs) : cut.out;
+  }
   Part& part_of(const Chunk& chunk) { return parts_[chunk.index]; }
   void choose_algorithms();
   ConvFormats formats_of(const ConvCut& cut) const;
   Prepared prepare(const ConvCut& cut);
   void copy_weights(Prepared& prepared);
   void bind_lane(Prepared& prepared, const ConvCut& cut, std::size_t lane);
-  std::byte* output(const nn::LineRange& lines) const {
-    return c.at(x_) + lines.first * map.line_bytes;
-  }
+  std::byte* output(const nn::LineRange& lines) const { return c.at(x_) + map.offset(lines); }
+  /// The gradient of these lines of the output: of a chunk's, also those that other tiles made.
+  void output_gradient(const nn::LineRange& lines, std::byte* dx);
+  void own_output_gradient(const nn::LineRange& lines, std::byte* dx);
+  /// Where a line of another tile is: those above this tile's own lie before those below.
+  std::byte* from_others(std::size_t image, std::size_t line);
   const std::byte* input(const Chunk& chunk);
   /// For the chunk's lines of the input.
   std::byte* data_gradient(const Chunk& chunk);
@@ -112,7 +118,8 @@ class ConvRunner final : public Runner {
   Image& image_;
   PointRunner* inline_input_ = nullptr;  // a point that this unit runs
   ConvGeometry geometry_;
-  Map from_;                            // of the input
+  Map from_;                            // of the input, and of its gradient
+  std::vector<std::byte> from_others_;  // lines of the output's gradient, by image
   std::optional<ConvFormats> formats_;  // of the first chunk
   WinogradConv winograd_;
   backend::WinogradPasses by_winograd_;  // the other passes are direct convolutions

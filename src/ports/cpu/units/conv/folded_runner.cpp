@@ -128,7 +128,7 @@ void FoldedRunner::bring_skip(const Chunk& chunk) {
   if (!unit.skip || unit.in_place) return;
   const std::byte* skip = c.runners[*unit.skip]->value(chunk);
   if (unit.pad)
-    Shortcut(c, unit).pad(map.of(chunk), skip, output(chunk));
+    Shortcut(c, unit, map).pad(map.of(chunk), skip, output(chunk));
   else
     std::memcpy(output(chunk), skip, map.of(chunk).count * map.line_bytes);
 }
@@ -215,7 +215,7 @@ void BandedRunner::bring_skip(const Chunk& chunk, const Band& band) {
   if (!unit.skip || unit.in_place) return;
   const std::byte* skip = c.runners[*unit.skip]->value(chunk);
   if (unit.pad) {
-    const Shortcut shortcut(c, unit);
+    const Shortcut shortcut(c, unit, map);
     const nn::LineRange lines{band.image * map.shape.height + band.first, band.count};
     const std::size_t from = shortcut.wide_lines(lines).first * shortcut.wide_map().line_bytes;
     return shortcut.pad(lines, skip + from, output(chunk) + lines.first * map.line_bytes);
