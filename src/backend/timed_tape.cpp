@@ -11,9 +11,11 @@
 namespace lockstep::backend {
 namespace {
 
-/// A device of 100 operations for each byte, as those that train ResNets in 16 bits roughly are:
-/// only the ratio counts.
-constexpr GpuRates balanced{.bandwidth = 1, .fp32 = 100, .tf32 = 100, .bf16 = 100, .fp16 = 100};
+constexpr GpuRates balanced{.bandwidth = 1,
+                            .fp32 = operations_a_byte,
+                            .tf32 = operations_a_byte,
+                            .bf16 = operations_a_byte,
+                            .fp16 = operations_a_byte};
 
 /// An update reads weights, gradients and momentum, and writes weights and momentum.
 constexpr double update_floats = 5;

@@ -32,19 +32,24 @@ std::vector<std::size_t> block_ends(const Network& network) {
   return ends;
 }
 
-double training_operations(const Network& network, std::size_t first, std::size_t last) {
+double training_work(const Network& network, std::size_t first, std::size_t last,
+                     const WorkSpec& spec) {
+  const auto work = [&](const PassCost& pass) {
+    return std::max(pass.operations, spec.operations_a_byte * pass.bytes());
+  };
   double sum = 0;
   for (std::size_t i = first; i < last; ++i) {
-    const NodeCost cost = cost_of(network, i, {});
-    sum += cost.forward.operations;
+    const NodeCost cost = cost_of(network, i, {.rows = spec.rows, .value_bytes = spec.value_bytes});
+    sum += work(cost.forward);
     if (i < network.frozen_nodes) continue;
-    sum += cost.statistics.operations + cost.weight_gradient.operations +
-           cost.data_gradient.operations;
+    for (const PassCost* pass : {&cost.statistics, &cost.weight_gradient, &cost.data_gradient})
+      sum += work(*pass);
   }
   return sum;
 }
 
-std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stages) {
+std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stages,
+                                       const WorkSpec& spec) {
   const std::vector<std::size_t> ends = block_ends(network);
   require(stages >= 1 && stages <= ends.size() + 1,
           fmt::format("stages = {}: {} can be cut into at most {} stages, at the ends of "
@@ -55,10 +60,10 @@ std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stage
   std::vector<double> sums{0};
   std::size_t first = 0;
   for (const std::size_t end : ends) {
-    sums.push_back(sums.back() + training_operations(network, first, end + 1));
+    sums.push_back(sums.back() + training_work(network, first, end + 1, spec));
     first = end + 1;
   }
-  sums.push_back(sums.back() + training_operations(network, first, network.nodes.size()));
+  sums.push_back(sums.back() + training_work(network, first, network.nodes.size(), spec));
   const std::size_t pieces = ends.size() + 1;
   // least[p]: the largest part when the pieces from p on are cut into the stages that are left.
   std::vector<double> least(pieces + 1);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/decide.hpp"
 #include "train/files/resume.hpp"
@@ -56,13 +57,16 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   trainer_spec_.program.loss.weights = data_.loss_weights();
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());
+  nn::WorkSpec work{.rows = trainer_spec_.program.batch,
+                    .value_bytes = backend::value_bytes(config_.precision)};
+  if (backend_.name() == "clock") work.operations_a_byte = backend::operations_a_byte;
   pipeline_ = std::make_unique<Pipeline>(
-      PipelineSpec{.order = config_.pipeline, .micro_batches = config_.accumulate},
+      PipelineSpec{.order = config_.pipeline, .micro_batches = config_.accumulate, .work = work},
       trainer_spec_.network, communicator_, grid.stages);
   whole_ = std::make_unique<Whole>(
       Whole{*pipeline_, backend_, trainer_spec_.network, config_.precision, config_.seed});
   trainer_spec_.network = pipeline_->own(whole_->network);
-  trainer_spec_.program.whole = &whole_->network;
+  if (!pipeline_->is_whole()) trainer_spec_.program.whole = &whole_->network;
 }
 
 }  // namespace lockstep::train

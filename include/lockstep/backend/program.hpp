@@ -104,7 +104,8 @@ struct ProgramSpec {
   /// 0: backward makes all gradients. Else it leaves the convolutions' weight gradients to
   /// Program::weight_gradients(), of at most that many micro-batches at a time, in their order.
   std::size_t weights_later = 0;
-  /// Clock backend: the network of which this is a stage, whose pace is known; null: it is whole.
+  /// The network of which this is a stage: its bits are those of the whole one, and on the clock
+  /// backend its pace is a part of that one's. Null: the network is whole.
   const nn::Network* whole = nullptr;
   /// Micro-batches of this program are in flight together with those of another one for other rows:
   /// what it keeps shares no memory with that.

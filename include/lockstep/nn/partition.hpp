@@ -22,13 +22,24 @@ std::vector<Network> split(const Network& network, const std::vector<std::size_t
 /// all of these, and some that learn. A stage between two of them has a block or more, or the head.
 std::vector<std::size_t> block_ends(const Network& network);
 
-/// Operations of a training step in the nodes from `first` on, before `last`.
-double training_operations(const Network& network, std::size_t first, std::size_t last);
+/// What makes a pass of a node long: its operations or its bytes.
+struct WorkSpec {
+  /// That the device computes while it moves a byte; 0: bytes take no time, as good as on a CPU,
+  /// where they stay in its caches.
+  double operations_a_byte = 0;
+  std::size_t rows = 1;  ///< of a micro-batch
+  std::size_t value_bytes = 4;
+};
 
-/// Cuts into `stages` parts at block ends so that the largest part has as few operations as it can;
-/// of several such cuts the one that comes first. Throws InputError naming the largest number of
+/// How long a training step's nodes from `first` on, before `last`, take: in operations.
+double training_work(const Network& network, std::size_t first, std::size_t last,
+                     const WorkSpec& spec = {});
+
+/// Cuts into `stages` parts at block ends so that the largest part has as little work as it can; of
+/// several such cuts the one that comes first. Throws InputError naming the largest number of
 /// stages where there are more.
-std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stages);
+std::vector<std::size_t> balanced_cuts(const Network& network, std::size_t stages,
+                                       const WorkSpec& spec = {});
 
 /// Which layers keep their weights in a training: none, or those from the first one up to this one.
 /// backbone: all but the head, which is what follows the last residual block.

@@ -68,6 +68,13 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
                          ? share_rows(context_.units, spec_.batch, context_.lanes)
                          : make_regions(network_, context_.units, spec_, context_.lanes,
                                         context_.storage, chunk_bytes);
+  if (spec_.training && spec_.whole) {
+    const nn::Network whole = chunked_like(network_, spec_);
+    const std::vector<Unit> units = lower(whole, context_.has_bands);
+    cut_alike(context_.regions, context_.units,
+              make_regions(whole, units, spec_, context_.lanes, context_.storage, chunk_bytes),
+              units);
+  }
   make_runners();
   allocate();
   make_tapes();

@@ -145,7 +145,11 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
                                  Storage storage,
                                  std::size_t chunk_bytes = backend::CpuBackendSpec{}.chunk_bytes);
 
-/// The same where lanes share the rows: a chunk stands for each lane, and has all rows.
+/// Cuts the regions of a stage as those of the whole network that have the same units.
+void cut_alike(std::vector<Region>& regions, const std::vector<Unit>& units,
+               const std::vector<Region>& whole, const std::vector<Unit>& whole_units);
+
+/// As make_regions(), where lanes share the rows: a chunk stands for each lane, and has all rows.
 std::vector<Region> share_rows(const std::vector<Unit>& units, std::size_t batch,
                                std::size_t lanes);
 

@@ -3,6 +3,8 @@
 #include <functional>
 #include <numeric>
 
+#include "lockstep/base/error.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "ports/cpu/program.hpp"
 #include "ports/cpu/units/conv/convolution.hpp"
 
@@ -161,6 +163,10 @@ std::string name_of(const std::vector<Unit>& units, const std::vector<std::size_
 
 }  // namespace
 
+nn::Network chunked_like(const nn::Network& network, const backend::ProgramSpec& spec) {
+  return spec.training && spec.whole ? nn::trained_part(*spec.whole) : network;
+}
+
 bool can_share_rows(const nn::Network& network, bool training) {
   return std::none_of(network.nodes.begin(), network.nodes.end(), [&](const nn::Node& node) {
     const bool is_boundary = node.op == nn::Op::receive || node.op == nn::Op::send;
@@ -271,6 +277,30 @@ std::vector<Region> make_regions(const nn::Network& network, const std::vector<U
     result.push_back(std::move(region));
   }
   return result;
+}
+
+void cut_alike(std::vector<Region>& regions, const std::vector<Unit>& units,
+               const std::vector<Region>& whole, const std::vector<Unit>& whole_units) {
+  const auto has = [&](const Region& region, const std::string& name) {
+    return std::ranges::any_of(region.units,
+                               [&](std::size_t u) { return whole_units[u].name == name; });
+  };
+  for (std::size_t r = 0; r < regions.size(); ++r) {
+    Region& region = regions[r];
+    const auto inside = std::ranges::find_if(region.units, [&](std::size_t u) {
+      return units[u].kind != UnitKind::receive && units[u].kind != UnitKind::send;
+    });
+    if (inside == region.units.end()) continue;  // nothing is added up there
+    const auto like = std::ranges::find_if(
+        whole, [&](const Region& one) { return has(one, units[*inside].name); });
+    check(like != whole.end(), units[*inside].name + " is not in the whole network");
+    region.lanes = like->lanes;
+    region.chunks = like->chunks;
+    region.stripes = like->stripes;
+    region.chunk_stripes = like->chunk_stripes;
+    for (std::vector<Chunk>& lane : region.lanes)
+      for (Chunk& chunk : lane) chunk.region = r;
+  }
 }
 
 }  // namespace lockstep::cpu

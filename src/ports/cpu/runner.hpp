@@ -117,6 +117,10 @@ struct ValuePlace {
   std::size_t at = 0;  ///< the buffer's number, or the offset in the scratch
 };
 
+/// The network that decides how a program's batch is cut: of a stage in training the whole one,
+/// because the bits of sums depend on it.
+nn::Network chunked_like(const nn::Network& network, const backend::ProgramSpec& spec);
+
 /// True where all windows touch the image; in evaluation, of a whole network.
 bool can_share_rows(const nn::Network& network, bool training);
 
@@ -140,7 +144,7 @@ struct Context {
         parameters(parameters_),
         kernels(cpu::kernels(storage_)),
         storage(storage_),
-        lanes(lanes_of(network_, spec_, lanes_at_most)),
+        lanes(lanes_of(chunked_like(network_, spec_), spec_, lanes_at_most)),
         shares_rows(!spec_.training && lanes > spec_.batch),
         has_bands(trains_bands(spec_, lanes)),
         scalars_of_slot(spec_.slots) {}

@@ -17,6 +17,9 @@
 namespace lockstep::train {
 namespace {
 
+/// Messages advance at least this often while a device computes what this rank gives.
+constexpr double longest_nap_s = 500e-6;
+
 std::vector<std::string> names_of(const nn::ArenaLayout& layout) {
   std::vector<std::string> names;
   for (std::size_t s = 0; s < layout.moving_slices(); ++s)
@@ -67,7 +70,7 @@ Pipeline::Pipeline(const PipelineSpec& spec, const nn::Network& whole, comm::Com
     : spec_(spec), axis_(stages) {
   if (is_whole()) return;
   const auto count = static_cast<std::size_t>(stages.count);
-  std::vector<nn::Network> parts = nn::split(whole, nn::balanced_cuts(whole, count));
+  std::vector<nn::Network> parts = nn::split(whole, nn::balanced_cuts(whole, count, spec.work));
   for (const nn::Network& part : parts) layouts_.push_back(layout_of(part));
   own_ = std::move(parts[static_cast<std::size_t>(stages.index)]);
   names_ = names_of(layout_of(whole));
@@ -89,17 +92,17 @@ std::string Pipeline::describe(const nn::Network& whole) const {
   std::size_t first = 0;
   double largest = 0;
   const auto take = [&](std::size_t end) {
-    largest = std::max(largest, nn::training_operations(whole, first, end));
+    largest = std::max(largest, nn::training_work(whole, first, end, spec_.work));
     first = end;
   };
-  for (const std::size_t cut : nn::balanced_cuts(whole, count)) {
+  for (const std::size_t cut : nn::balanced_cuts(whole, count, spec_.work)) {
     ends.push_back(whole.nodes[cut].name);
     take(cut + 1);
   }
   take(whole.nodes.size());
-  const double all = nn::training_operations(whole, 0, whole.nodes.size());
+  const double all = nn::training_work(whole, 0, whole.nodes.size(), spec_.work);
   return fmt::format(
-      "{} stages, cut after {}: the largest has {:.2f} times an even share of the operations; {}, "
+      "{} stages, cut after {}: the largest has {:.2f} times an even share of the work; {}, "
       "with {} in memory in the first stage",
       count, join(ends, ", "), largest * static_cast<double>(count) / all, choice_name(spec_.order),
       counted(slots_of_stage(spec_.order, 0, {count, spec_.micro_batches}), "micro-batch"));
@@ -228,7 +231,7 @@ std::string Pipeline::name_of(bool down, std::size_t micro, bool gives, int othe
 void Pipeline::give(const StagePiece& piece, backend::Program& program,
                     const Meanwhile& meanwhile) {
   const auto made = compute_->record();
-  for (device::Idle idle; !made->done(); idle(made->due_in_s())) {
+  for (device::Idle idle; !made->done(); idle(std::min(made->due_in_s(), longest_nap_s))) {
     progress();
     meanwhile();
   }

@@ -13,6 +13,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/nn/network.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "train/pipeline/schedule.hpp"
 
 namespace lockstep::train {
@@ -20,6 +21,7 @@ namespace lockstep::train {
 struct PipelineSpec {
   config::PipelineOrder order = config::PipelineOrder::one_f_one_b;
   std::size_t micro_batches = 1;  ///< of a step, at most
+  nn::WorkSpec work = {};         ///< by which stages are equal
 };
 
 /// A rank's stage of a network that is cut over several ranks, and what it exchanges with the other

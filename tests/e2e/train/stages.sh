@@ -46,7 +46,7 @@ verdict $? 'stages give the bits of one rank: weights, momentum, statistics and 
 run ranks 2 "${any[@]}" --accumulate 4 --stages 2 --epochs 1 \
   --out told
 ((status == 0)) && says 'batch 24 = 1 replica x 4 micro-batches x 6 rows' &&
-  says '2 stages, cut after layer[0-9.]+relu: the largest has 1\.[0-9]+ times an even share' &&
+  says '2 stages, cut after layer[0-9.]+relu: the largest has 1\.[0-9]+ times an even share of the work' &&
   says '1f1b, with 2 micro-batches in memory in the first stage'
 verdict $? 'a run with stages says where it cuts'
 

@@ -19,7 +19,7 @@ double largest_part(const Network& network, const std::vector<std::size_t>& cuts
   std::size_t first = 0;
   for (std::size_t s = 0; s <= cuts.size(); ++s) {
     const std::size_t last = s < cuts.size() ? cuts[s] + 1 : network.nodes.size();
-    largest = std::max(largest, training_operations(network, first, last));
+    largest = std::max(largest, training_work(network, first, last));
     first = last;
   }
   return largest;
@@ -59,7 +59,7 @@ TEST_CASE("balanced cuts are the best of all cuts at block ends", "[nn][pipeline
 
 TEST_CASE("stages of a ResNet-50 have nearly equal work", "[nn][pipeline]") {
   const Network network = cuttable("resnet50");
-  const double all = training_operations(network, 0, network.nodes.size());
+  const double all = training_work(network, 0, network.nodes.size());
   for (const auto& [stages, balance] : {std::pair<std::size_t, double>{2, 0.93}, {4, 0.89}})
     CHECK(all / static_cast<double>(stages) /
               largest_part(network, balanced_cuts(network, stages)) >

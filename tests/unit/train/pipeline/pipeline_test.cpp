@@ -33,6 +33,8 @@ std::string train_stage(comm::Communicator& world, PipelineOrder order, const st
   stages.ranks.resize(static_cast<std::size_t>(world.world()));
   std::iota(stages.ranks.begin(), stages.ranks.end(), 0);
   Pipeline pipeline({order, config.accumulate}, spec.network, world, stages);
+  const nn::Network whole = spec.network;
+  spec.program.whole = &whole;
   spec.network = pipeline.own(spec.network);
   const auto backend = backend::make_cpu_backend({});
   const auto alone = world.split(world.rank(), 0, "alone");
