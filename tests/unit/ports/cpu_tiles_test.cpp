@@ -275,18 +275,20 @@ TEST_CASE("tiles of whole networks are as near to the oracle as one rank", "[cpu
   struct Size {
     const char* model;
     std::size_t side, most;
+    double loss;  // bound, as float32 and its order of additions have it
   };
-  const Size size = GENERATE(Size{"resnet20", 32, 8}, Size{"resnet20", 33, 8},
-                             Size{"resnet18", 97, 4}, Size{"resnet50", 97, 4});
+  const Size size = GENERATE(Size{"resnet20", 32, 8, 1e-6}, Size{"resnet20", 33, 8, 1e-6},
+                             Size{"resnet18", 97, 4, 3e-6}, Size{"resnet50", 97, 4, 5e-5});
   Case c(nn::resnet(nn::usual_resnet(size.model, size.side, 10)), 2, 3);
   const auto want = c.oracle.backward();
   const Step one = run_tiles(c, {.rows = 2, .tiles = 1});
   for (const std::size_t tiles : {std::size_t{2}, std::size_t{3}, size.most}) {
     INFO(size.model << " at " << size.side << ", " << tiles << " tiles");
     const Step step = run_tiles(c, {.rows = 2, .tiles = tiles});
-    CHECK(std::abs(step.loss / 2 / c.loss - 1) <=
-          std::max(1e-6, 5 * std::abs(one.loss / 2 / c.loss - 1)));
-    CHECK(farthest(step, want) <= std::max(1e-5, 2 * farthest(one, want)));
-    CHECK(farthest_statistic(step, c) <= std::max(1e-6, 2 * farthest_statistic(one, c)));
+    CHECK(std::abs(step.loss / 2 / c.loss - 1) <= size.loss);
+    // A ReLU may go the other way, with whole images too: where none does, gradients are 1e-5
+    // apart.
+    CHECK(farthest(step, want) <= std::max(0.05, 3 * farthest(one, want)));
+    CHECK(farthest_statistic(step, c) <= 1e-4);
   }
 }
