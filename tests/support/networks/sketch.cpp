@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <iostream>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "lockstep/base/error.hpp"
@@ -169,8 +171,22 @@ Case::Case(const nn::Network& net, std::size_t rows, std::uint64_t seed)
   loss = oracle.forward(images, targets);
 }
 
+namespace {
+
+/// Tells apart the networks that tests look for settled cases of.
+std::string key_of(const nn::Network& network) {
+  std::string key = network.name;
+  for (const nn::Node& node : network.nodes)
+    key += " " + node.name + ":" + std::to_string(node.shape.count());
+  return key;
+}
+
+}  // namespace
+
 Case settled_case(const nn::Network& network, std::size_t rows) {
-  for (std::uint64_t seed = 1;; ++seed) {
+  static std::map<std::pair<std::string, std::size_t>, std::uint64_t> found;  // hundreds are tried
+  std::uint64_t& seed = found.try_emplace({key_of(network), rows}, 1).first->second;
+  for (;; ++seed) {
     Case c(network, rows, seed);
     if (c.oracle.margin() > 2e-5) return c;
     REQUIRE(seed < 500);
