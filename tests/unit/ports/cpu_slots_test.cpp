@@ -88,7 +88,7 @@ const std::vector<Flight::Pass> in_turn{{Flight::Do::forward, 0}, {Flight::Do::b
 TEST_CASE("weight gradients that come later are the same, bit for bit", "[slots][cpu]") {
   using enum Flight::Do;
   for (const nn::Network& network : all_sketches()) {
-    const Case c = settled_case(network, parts * slot_rows);
+    const Case c(network, parts * slot_rows, 1);
     for (const Precision precision : cpu_formats())
       for (const std::size_t threads : {1u, 2u, 5u}) {  // the last: bands of lines
         INFO(network.name << " in " << to_string(precision) << " on " << threads << " threads");
@@ -147,7 +147,7 @@ TEST_CASE("more micro-batches without their weight gradients than there is room 
 TEST_CASE("micro-batches in flight give the gradients of one after the other, bit for bit",
           "[slots][cpu]") {
   for (const nn::Network& network : all_sketches()) {
-    const Case c = settled_case(network, parts * slot_rows);
+    const Case c(network, parts * slot_rows, 1);
     for (const bool again : {false, true}) {
       Recompute recompute;
       if (again) recompute = {.mode = Recompute::Mode::segments, .segments = 2};
