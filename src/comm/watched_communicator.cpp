@@ -121,6 +121,10 @@ class WatchedCommunicator final : public Communicator {
     if (!group) return nullptr;
     return std::make_unique<WatchedCommunicator>(std::move(group), stream_);
   }
+  /// What travels there is not watched.
+  std::unique_ptr<Communicator> channel(std::string_view name) override {
+    return below_->channel(name);
+  }
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override {
     watch({"AllReduce", reduction}, data, name,

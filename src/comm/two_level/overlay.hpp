@@ -75,6 +75,9 @@ class OverlaidCommunicator : public Communicator {
   }
   std::unique_ptr<Communicator> split(std::optional<int> colour, int key,
                                       std::string_view name) override;
+  std::unique_ptr<Communicator> channel(std::string_view name) override {
+    return below_->channel(name);
+  }
   void all_reduce(Elements data, Reduction reduction, std::string_view name,
                   device::Stream& stream) override;
   void reduce_scatter(Elements data, Reduction reduction, std::string_view name,

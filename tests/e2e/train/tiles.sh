@@ -82,6 +82,9 @@ run ranks 2 "$LOCKSTEP" resume moved --stop-after 0
 resumed=$said
 ((status == 0)) && ! grep -q 'may differ' <<<"$resumed" && same_run tiles-2 moved
 verdict $? 'a run that resumes within an epoch has the bits of one that did not stop'
+run ranks 2 "${any[@]}" "${usual[@]}" --tiles 2 --trace 2:3 --out traced
+((status == 0)) && same_run tiles-2 traced
+verdict $? 'a timeline changes nothing'
 run ranks 2 "${any[@]}" "${usual[@]}" --tiles 2 --out whole --stop-after 2
 run ranks 1 "$LOCKSTEP" resume whole --tiles 1 --stop-after 0
 ((status == 0)) && says 'tiles \(2, now 1\)' && near one whole 5 1e-3
