@@ -13,10 +13,22 @@ void NormSpan::gather(std::span<float> chunks, std::string_view name) {
   group_->all_gather(comm::elements(chunks.data(), chunks.size()), name, group_->network());
   // Buckets of gradients may be in flight, too, and the step need not wait for them here.
   const std::unique_ptr<device::Event> arrived = group_->network().record_newest();
+  wait([&] { return arrived->done(); });
+}
+
+void NormSpan::wait(const std::function<bool()>& arrived) {
+  if (arrived()) return;
   const comm::Waiting waiting(group_->activity);
   const double began_ms = now_ms();
-  for (device::Idle idle; !arrived->done();) idle();
+  for (device::Idle idle; !arrived();) idle();
   waited_ms_ += now_ms() - began_ms;
+}
+
+std::unique_ptr<comm::Communicator> consecutive(std::size_t ranks, comm::Communicator& all,
+                                                std::string_view name) {
+  check(static_cast<std::size_t>(all.world()) % ranks == 0,
+        fmt::format("{}: {} must divide the ranks", name, ranks));
+  return all.split(all.rank() / static_cast<int>(ranks), all.rank(), name);
 }
 
 std::unique_ptr<NormSpan> make_norm_span(std::size_t ranks, const Backend& backend,
@@ -26,10 +38,7 @@ std::unique_ptr<NormSpan> make_norm_span(std::size_t ranks, const Backend& backe
           fmt::format("model-options.norm-ranks = {}: the {} backend does not share batch norm's "
                       "statistics between ranks, the cpu backend does; leave it out",
                       ranks, backend.name()));
-  check(static_cast<std::size_t>(replicas.world()) % ranks == 0,
-        "spans of batch norm must divide the ranks");
-  const int span = replicas.rank() / static_cast<int>(ranks);
-  return std::make_unique<NormSpan>(replicas.split(span, replicas.rank(), "batch norm's span"));
+  return std::make_unique<NormSpan>(consecutive(ranks, replicas, "batch norm's span"));
 }
 
 }  // namespace lockstep::backend

@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
-#include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
-#include "lockstep/device/idle.hpp"
 
 namespace lockstep::backend {
 
@@ -25,19 +21,6 @@ std::unique_ptr<device::Event> TileGroup::exchange(std::span<const TileMessage> 
   return lines_->network().record_newest();
 }
 
-void TileGroup::wait(const std::function<bool()>& arrived) {
-  if (arrived()) return;
-  const comm::Waiting waiting(lines_->activity);
-  const double began_ms = now_ms();
-  for (device::Idle idle; !arrived();) idle();
-  waited_ms_ += now_ms() - began_ms;
-}
-
-double TileGroup::take_waited_ms() {
-  const double all_ms = waited_ms_ + span_.waited_ms();
-  return all_ms - std::exchange(taken_ms_, all_ms);
-}
-
 std::unique_ptr<TileGroup> make_tile_group(std::size_t tiles, const Backend& backend,
                                            comm::Communicator& ranks) {
   if (tiles == 1) return nullptr;
@@ -45,9 +28,7 @@ std::unique_ptr<TileGroup> make_tile_group(std::size_t tiles, const Backend& bac
           fmt::format("tiles = {}: the {} backend does not share the lines of an image between "
                       "ranks, the cpu backend does; leave it out",
                       tiles, backend.name()));
-  check(static_cast<std::size_t>(ranks.world()) % tiles == 0, "tiles must divide the ranks");
-  const int group = ranks.rank() / static_cast<int>(tiles);
-  return std::make_unique<TileGroup>(ranks.split(group, ranks.rank(), "tiles"));
+  return std::make_unique<TileGroup>(consecutive(tiles, ranks, "tiles"));
 }
 
 }  // namespace lockstep::backend

@@ -312,7 +312,8 @@ void Trainer::run_backward(backend::Program& program, const StagePiece& piece, b
 /// What a tile has waited for others in there was communication.
 void Trainer::end_lap(double observe::StepTimes::*time) {
   laps_->end(time);
-  if (tiles_) laps_->move(time, &observe::StepTimes::exposed_comm_ms, tiles_->take_waited_ms());
+  if (tiles_)
+    laps_->move(time, &observe::StepTimes::exposed_comm_ms, tiles_->span().take_waited_ms());
 }
 
 /// With accumulation a gradient is final only in the last micro-batch.

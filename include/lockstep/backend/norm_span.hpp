@@ -9,6 +9,7 @@
 // in place of two. What travels is small: for each channel two floats, to each of the other ranks.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -48,8 +49,10 @@ class NormSpan {
   /// its own and gets the others. Waits for them, and meanwhile advances what else is in flight.
   /// Throws Error naming the ranks that are missing after the deadline.
   void gather(std::span<float> chunks, std::string_view name);
-  /// How long the host has waited in gather(), all in all.
-  double waited_ms() const { return waited_ms_; }
+  /// Calls `arrived` until it is true. Meanwhile this rank counts as waiting for others.
+  void wait(const std::function<bool()>& arrived);
+  /// How long the host has waited for the others since the last call.
+  double take_waited_ms() { return std::exchange(waited_ms_, 0); }
   /// The same ranks, for messages of other kinds: see Communicator.
   std::unique_ptr<comm::Communicator> channel(std::string_view name) {
     return group_->channel(name);
@@ -59,6 +62,11 @@ class NormSpan {
   std::unique_ptr<comm::Communicator> group_;
   double waited_ms_ = 0;
 };
+
+/// This rank's group of that many consecutive ranks of `all`, which must divide among them. `all`
+/// must outlive it. Collective.
+std::unique_ptr<comm::Communicator> consecutive(std::size_t ranks, comm::Communicator& all,
+                                                std::string_view name);
 
 /// Spans of this many consecutive ranks of `replicas`, which must divide among them; null for 1.
 /// Throws InputError where `backend` cannot share statistics. `replicas` must outlive it.

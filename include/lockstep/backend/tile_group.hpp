@@ -5,7 +5,6 @@
 // them. Batch norm's moments are those of the whole maps, gathered as by a NormSpan.
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -37,15 +36,10 @@ class TileGroup {
   std::unique_ptr<device::Event> exchange(std::span<const TileMessage> messages,
                                           std::string_view name);
   void progress() { lines_->progress(); }
-  /// Calls `arrived` until it is true. Meanwhile this rank counts as waiting for others.
-  void wait(const std::function<bool()>& arrived);
-  /// How long the host has waited for the others since the last call.
-  double take_waited_ms();
 
  private:
   NormSpan span_;
   std::unique_ptr<comm::Communicator> lines_;
-  double waited_ms_ = 0, taken_ms_ = 0;
 };
 
 /// Tiles of this many consecutive ranks of `ranks`, which must divide among them; null for 1.

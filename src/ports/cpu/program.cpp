@@ -346,7 +346,7 @@ bool CpuProgram::lines_arrived() {
 }
 
 void CpuProgram::wait_for_lines() {
-  if (!awaited_.empty()) spec_.tiles->wait([this] { return lines_arrived(); });
+  if (!awaited_.empty()) spec_.tiles->span().wait([this] { return lines_arrived(); });
 }
 
 /// Each lane takes its chunks, in order. Those that read lines of other tiles come last, and wait
@@ -429,11 +429,9 @@ void CpuProgram::run_weights(std::size_t r, bool accumulate) {
   const Region& region = context_.regions[r];
   context_.after_forward = true;
   for (const std::size_t u : region.units) runners_[u]->before_weights(accumulate);
-  on_lanes([&](std::size_t lane) {
-    for (const Chunk& chunk : region.lanes[lane]) {
-      for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
-      for (const std::size_t u : region.units) runners_[u]->make_weights(chunk);
-    }
+  on_chunks(region, [&](const Chunk& chunk) {
+    for (const std::size_t u : region.units) runners_[u]->recompute(chunk);
+    for (const std::size_t u : region.units) runners_[u]->make_weights(chunk);
   });
   on_lanes([&](std::size_t lane) {
     for (const std::size_t u : region.units) runners_[u]->after_weights(lane);

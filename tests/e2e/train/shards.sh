@@ -3,6 +3,7 @@
 # threads there are, and whatever they become in the middle of an epoch.
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
+source "$support/divided.bash"
 "$LOCKSTEP" pack --from shapes --out shapes --train-rows 250 --val-rows 50 >pack.log 2>&1 ||
   cat pack.log
 
@@ -11,7 +12,6 @@ any=("$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --batch 2
   --data.keep-last --data.pad 4 --data.flip --optim.lr 0.05 --eval.batch 7 --winograd false
   --checkpoint.every-steps 4)
 v8=("${any[@]}" --shards 8 --lanes 2)
-newest() { compgen -G "$1/checkpoints/step-*.h5" | sort | tail -n 1; }
 
 run ranks 1 "${v8[@]}" --threads 1 --out one
 ((status == 0)) && [[ -e one/checkpoints/best.h5 ]] &&
@@ -76,13 +76,9 @@ run ranks 3 "${any[@]}" --shards 2 --out none
 ((status == 2)) && [[ ! -e none ]] &&
   says 'error: shards = 2 cannot be shared by 3 ranks: each needs at least one'
 verdict $? 'fewer shards than ranks are an error'
-for option in '--accumulate 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2' \
-  '--sync.gossip' '--model-options.norm-ranks 2' '--data.shuffle node'; do
-  # shellcheck disable=SC2086
-  run ranks 2 "${v8[@]}" $option --out none
-  ((status == 2)) && [[ ! -e none ]] &&
-    says 'error: shards = 8 and .* do not fit together: .*; leave one of them out' || break
-done
+unfit=('--accumulate 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2'
+  '--sync.gossip' '--model-options.norm-ranks 2' '--data.shuffle node')
+refused_with 'shards = 8' 2 "${v8[@]}"
 verdict $? 'what depends on the ranks is an error with shards, in one line each'
 run ranks 1 "${any[@]}" --lanes 2 --out none
 ((status == 2)) && says 'lanes = 2 would have no effect: shards is 0'

@@ -3,6 +3,7 @@
 # micro-batches: in any order of them, whatever else is asked for, and wherever it resumes.
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
+source "$support/divided.bash"
 "$LOCKSTEP" pack --from shapes --out shapes --train-rows 105 --val-rows 50 >pack.log 2>&1 ||
   cat pack.log
 
@@ -12,7 +13,6 @@ any=("$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --batch 2
   --data.keep-last --data.pad 4 --data.flip --eval.batch 7 --winograd false
   --threads 1 --checkpoint.every-steps 4 --audit.every-steps 1)
 usual=(--epochs 1 --optim.lr 0.05)
-newest() { compgen -G "$1/checkpoints/step-*.h5" | sort | tail -n 1; }
 
 # ---- the bits of one rank ------------------------------------------------------------------------
 # stages_like ONE RANKS OPTION...: a run of that many ranks ends as the run ONE did.
@@ -94,15 +94,7 @@ run ranks 1 "$LOCKSTEP" resume moved --stages 1 --stop-after 0
 ((status == 0)) && ! grep -q 'may differ' <<<"$resumed" && same_run one-4 moved
 verdict $? 'a run moves from 4 stages to 2 and to one rank within an epoch, with the same bits'
 
-mpirun --oversubscribe --bind-to none -np 2 "${any[@]}" --accumulate 4 --stages 2 --epochs 200 \
-  --comm.deadline-s 20 --out killed >killed.log 2>&1 &
-mpirun=$!
-first_step killed.log
-until_it 900 compgen -G 'killed/checkpoints/step-*.h5' >/dev/null
-rank_pids $mpirun
-kill -KILL "${pids[1]}"
-finish killed
-((status != 0 && seconds < 30))
+kill_second killed "${any[@]}" --accumulate 4 --stages 2 --epochs 200 --comm.deadline-s 20
 verdict $? 'a stage that is killed ends the run in time'
 run ranks 1 "$LOCKSTEP" resume killed --stages 1 --epochs 200 --stop-after 60
 run ranks 1 "${any[@]}" --accumulate 4 --epochs 200 --stop-after 60 --out whole
@@ -134,14 +126,10 @@ verdict $? 'and more than a network has blocks'
 run ranks 2 "${any[@]}" --stages 2 --accumulate 25 --out none
 ((status == 2)) && says 'batch = 24 cannot be shared: each of ranks x accumulate = 1 x 25 = 25'
 verdict $? 'and more micro-batches than rows'
-for option in '--shards 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2' \
-  '--sync.gossip' '--model-options.norm-ranks 2' '--comm.all-reduce two-level' \
-  '--recompute auto --memory-limit 4GB'; do
-  # shellcheck disable=SC2086
-  run ranks 4 "${any[@]}" --stages 2 $option --out none
-  ((status == 2)) && [[ ! -e none ]] &&
-    says 'error: stages = 2 and .* do not fit together: .*; leave one of them out' || break
-done
+unfit=('--shards 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2'
+  '--sync.gossip' '--model-options.norm-ranks 2' '--comm.all-reduce two-level'
+  '--recompute auto --memory-limit 4GB')
+refused_with 'stages = 2' 4 "${any[@]}" --stages 2
 verdict $? 'what has no meaning with stages is an error, in one line each'
 run ranks 4 "${any[@]}" --stages 2 --pipeline zb-h1 --recompute 2 --out none
 ((status == 2)) && [[ ! -e none ]] &&
@@ -155,19 +143,6 @@ run ranks 2 "$LOCKSTEP" bench train --model resnet20 --stages 2 --steps 1
 verdict $? 'a benchmark of steps has no stages'
 
 # ---- over TCP ------------------------------------------------------------------------------------
-program=$LOCKSTEP-without-mpi
-[[ -x $program ]] || { echo 'SKIP over TCP: make usual-tests links a program without MPI'; exit 0; }
-mkdir -m 700 cards
-rank() {  # rank R COMMAND...
-  env LOCKSTEP_RENDEZVOUS_DIR="$PWD/cards" SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_PROCID="$1" \
-    SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=3 SLURM_LOCALID="$1" SLURM_NODEID=0 \
-    SLURM_STEP_NUM_NODES=1 SLURM_STEP_TASKS_PER_NODE=3 "${@:2}"
-}
-tcp=("$program" "${any[@]:1}" "${usual[@]}" --accumulate 4 --stages 3 --out tcp)
-for r in 1 2; do rank $r "${tcp[@]}" >"$r.log" 2>&1 & done
-run rank 0 "${tcp[@]}"
-mine=$status
-wait
-said+=$(cat ./?.log)
-((mine == 0)) && same_run one-4 tcp
+over_tcp 3 "${any[@]}" "${usual[@]}" --accumulate 4 --stages 3 --out tcp
+((status == 0)) && same_run one-4 tcp
 verdict $? 'three stages over TCP give the same bits'

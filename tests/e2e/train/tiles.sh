@@ -3,6 +3,7 @@
 # to rounding; with the same tiles the bits are the same wherever they run and resume.
 # computes
 source "$(dirname "$0")/../../support/e2e.bash"
+source "$support/divided.bash"
 "$LOCKSTEP" pack --from shapes --out shapes --train-rows 105 --val-rows 50 >pack.log 2>&1 ||
   cat pack.log
 
@@ -11,7 +12,6 @@ any=("$LOCKSTEP" train --data.train shapes/train --data.val shapes/val --batch 2
   --data.keep-last --data.pad 4 --data.flip --eval.batch 7 --winograd false
   --threads 1 --checkpoint.every-steps 4 --audit.every-steps 1)
 usual=(--epochs 1 --optim.lr 0.01)
-newest() { compgen -G "$1/checkpoints/step-*.h5" | sort | tail -n 1; }
 
 # near ONE OTHER STEPS BOUND: that many losses of two runs differ by at most BOUND of themselves.
 near() {
@@ -90,15 +90,7 @@ run ranks 1 "$LOCKSTEP" resume whole --tiles 1 --stop-after 0
 ((status == 0)) && says 'tiles \(2, now 1\)' && near one whole 5 1e-3
 verdict $? 'one rank resumes the run of two tiles, and says that the bits may differ'
 
-mpirun --oversubscribe --bind-to none -np 2 "${any[@]}" --tiles 2 --epochs 200 \
-  --comm.deadline-s 20 --out killed >killed.log 2>&1 &
-mpirun=$!
-first_step killed.log
-until_it 900 compgen -G 'killed/checkpoints/step-*.h5' >/dev/null
-rank_pids $mpirun
-kill -KILL "${pids[1]}"
-finish killed
-((status != 0 && seconds < 30))
+kill_second killed "${any[@]}" --tiles 2 --epochs 200 --comm.deadline-s 20
 verdict $? 'a tile that is killed ends the run in time'
 run ranks 2 "$LOCKSTEP" resume killed --epochs 200 --stop-after 60
 run ranks 2 "${any[@]}" --tiles 2 --epochs 200 --stop-after 60 --out lived
@@ -123,33 +115,16 @@ run ranks 9 "${any[@]}" --tiles 9 --out none
 ((status == 2)) && [[ ! -e none ]] &&
   says 'error: tiles = 9: resnet20 has a map of 8 lines from images of 32 x 32, .* at most 8'
 verdict $? 'and more than the smallest map has lines'
-for option in '--shards 2' '--sync.every 2' '--sync.gossip' '--model-options.norm-ranks 2' \
-  '--data.shuffle node' '--recompute auto --memory-limit 4GB' '--freeze layer1' \
-  '--backend clock --clock.row-ms 1'; do
-  # shellcheck disable=SC2086
-  run ranks 4 "${any[@]}" --tiles 2 $option --out none
-  ((status == 2)) && [[ ! -e none ]] &&
-    says 'error: tiles = 2 and .* do not fit together: .*; leave one of them out' || break
-done
+unfit=('--shards 2' '--sync.every 2' '--sync.gossip' '--model-options.norm-ranks 2'
+  '--data.shuffle node' '--recompute auto --memory-limit 4GB' '--freeze layer1'
+  '--backend clock --clock.row-ms 1')
+refused_with 'tiles = 2' 4 "${any[@]}" --tiles 2
 verdict $? 'what has no meaning with tiles is an error, in one line each'
 run ranks 2 "$LOCKSTEP" bench train --model resnet20 --tiles 2 --steps 1
 ((status == 2)) && says 'error: tiles = 2: this is about steps, in which each rank has all of'
 verdict $? 'a benchmark of steps has no tiles'
 
 # ---- over TCP ------------------------------------------------------------------------------------
-program=$LOCKSTEP-without-mpi
-[[ -x $program ]] || { echo 'SKIP over TCP: make usual-tests links a program without MPI'; exit 0; }
-mkdir -m 700 cards
-rank() {  # rank R COMMAND...
-  env LOCKSTEP_RENDEZVOUS_DIR="$PWD/cards" SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_PROCID="$1" \
-    SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=3 SLURM_LOCALID="$1" SLURM_NODEID=0 \
-    SLURM_STEP_NUM_NODES=1 SLURM_STEP_TASKS_PER_NODE=3 "${@:2}"
-}
-tcp=("$program" "${any[@]:1}" "${usual[@]}" --tiles 3 --out tcp)
-for r in 1 2; do rank $r "${tcp[@]}" >"$r.log" 2>&1 & done
-run rank 0 "${tcp[@]}"
-mine=$status
-wait
-said+=$(cat ./?.log)
-((mine == 0)) && same_run tiles-3 tcp
+over_tcp 3 "${any[@]}" "${usual[@]}" --tiles 3 --out tcp
+((status == 0)) && same_run tiles-3 tcp
 verdict $? 'three tiles over TCP give the same bits'

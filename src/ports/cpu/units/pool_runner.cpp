@@ -149,8 +149,7 @@ void PoolRunner::backward(const Chunk& chunk) {
 
 void BandedPool::plan() {
   plan_input();
-  const nn::Node& node = c.network.nodes[unit.node];
-  window_ = {from_.shape.height, map.shape.height, node.kernel, node.stride, node.padding};
+  window_ = window_of(c.network, unit);
   std::size_t most = 0;
   c.regions[unit.level].each_chunk([&](const Chunk& chunk) {
     jobs_.emplace_back();
