@@ -38,6 +38,8 @@ std::vector<std::string_view> fields_of(Op op) {
       return {"channels", "kernel", "stride", "padding"};
     case Op::max_pool:
       return {"kernel", "stride", "padding"};
+    case Op::avg_pool:
+      return {"stride"};
     case Op::subsample_pad:
       return {"channels", "stride"};
     case Op::batch_norm:
@@ -180,6 +182,7 @@ class NodeReader {
     if (field == "channels") node.shape.channels = fields.count(field, 1, most_classes);
     if (field == "kernel") node.kernel = fields.count(field, 1, widest_window);
     if (field == "stride") node.stride = fields.count(field, 1, widest_input);
+    if (node.op == Op::avg_pool) node.kernel = node.stride;
     if (field == "padding") node.padding = fields.count(field, 0, node.kernel - 1);
     if (field == "epsilon") node.epsilon = fields.share(field);
     if (field == "momentum") node.momentum = fields.share(field);

@@ -40,6 +40,10 @@ class Costs {
                         bytes(out_) + out_};
         cost.data_gradient = {4 * out_, bytes(out_) + out_, bytes(in_)};
         break;
+      case Op::avg_pool:
+        cost.forward = {in_, bytes(in_), bytes(out_)};
+        cost.data_gradient = {in_, bytes(out_), bytes(in_)};
+        break;
       case Op::subsample_pad: {  // moves every stride-th pixel
         const double moved = bytes(out_) / static_cast<double>(channels(node_)) *
                              static_cast<double>(channels(input()));

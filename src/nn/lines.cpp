@@ -19,7 +19,7 @@ LineRange covering(const LineRange& one, const LineRange& other) {
 std::size_t most_tiles(const Network& network) {
   std::size_t fewest = network.input.height;
   for (const Node& node : network.nodes)
-    if (node.op == Op::conv || node.op == Op::max_pool)
+    if (node.op == Op::conv || node.op == Op::max_pool || node.op == Op::avg_pool)
       fewest = std::min(fewest, node.shape.height);
   return fewest;
 }

@@ -19,6 +19,12 @@ Shape windowed(const Node& node, const Shape& in, std::size_t channels) {
           (in.width + 2 * node.padding - node.kernel) / node.stride + 1};
 }
 
+/// One pixel of each cell of stride x stride pixels, where the last cells may be smaller.
+Shape strided(const Node& node, const Shape& in, std::size_t channels) {
+  return {channels, (in.height + node.stride - 1) / node.stride,
+          (in.width + node.stride - 1) / node.stride};
+}
+
 bool starts_network(Op op) { return op == Op::input || op == Op::receive; }
 bool ends_network(Op op) { return op == Op::loss || op == Op::send; }
 
@@ -92,10 +98,13 @@ Shape output_shape(const Network& network, const Node& node) {
       return windowed(node, in(0), node.shape.channels);
     case Op::max_pool:
       return windowed(node, in(0), in(0).channels);
+    case Op::avg_pool:
+      require(node.kernel == node.stride && node.padding == 0,
+              node.name + ": its cells are as large as its stride, without padding");
+      return strided(node, in(0), in(0).channels);
     case Op::subsample_pad:
       require(node.shape.channels >= in(0).channels, node.name + ": it can only add channels");
-      return {node.shape.channels, (in(0).height + node.stride - 1) / node.stride,
-              (in(0).width + node.stride - 1) / node.stride};
+      return strided(node, in(0), node.shape.channels);
     case Op::global_avg_pool:
       return {in(0).channels, 1, 1};
     case Op::linear:

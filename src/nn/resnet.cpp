@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/text/words.hpp"
@@ -79,6 +80,9 @@ void require_possible(const std::string& model, const Design& design, const Desi
     require(channels % 16 == 0 && channels >= 16 && channels <= most_width,
             fmt::format("{}: a width is a multiple of 16 channels up to {}, not {}", model,
                         most_width, channels));
+  require(design.stem != Stem::deep || design.width % 32 == 0,
+          fmt::format("{}: a deep stem has half the width, so that is a multiple of 32, not {}",
+                      model, design.width));
   require(design.block == BlockKind::bottleneck || (given.inner == 0 && given.groups <= 1),
           model + ": only bottlenecks have a width and groups inside");
   require(design.inner % design.groups == 0,
@@ -169,12 +173,23 @@ class Builder {
     return put(after(input, name, Op::relu));
   }
 
+  /// The deep one's convolutions are named as timm names them.
   std::size_t stem() {
     const bool small = design_.stem == Stem::small;
-    std::size_t x = conv(0, "conv1", design_.width, small ? 3 : 7, small ? 1 : 2);
+    std::size_t x = design_.stem == Stem::deep
+                        ? deep_convolutions()
+                        : conv(0, "conv1", design_.width, small ? 3 : 7, small ? 1 : 2);
     x = relu(batch_norm(x, "bn1"), "relu");
     if (small) return x;
     return window(x, "maxpool", Op::max_pool, shape(x).channels, 3, 2, 1);
+  }
+
+  std::size_t deep_convolutions() {
+    std::size_t x = conv(0, "conv1.0", design_.width / 2, 3, 2);
+    x = relu(batch_norm(x, "conv1.1"), "conv1.2");
+    x = conv(x, "conv1.3", design_.width / 2, 3, 1);
+    x = relu(batch_norm(x, "conv1.4"), "conv1.5");
+    return conv(x, "conv1.6", design_.width, 3, 1);
   }
 
   std::size_t block(const std::string& name, std::size_t input, std::size_t stage,
@@ -209,15 +224,27 @@ class Builder {
     const bool pad =
         spec_.shortcut == Shortcut::pad ||
         (spec_.shortcut == Shortcut::family_default && cifar_ && design_.block == BlockKind::basic);
+    if (spec_.shortcut == Shortcut::average) {
+      if (stride > 1) input = cells(input, name + ".downsample.0", stride);
+      return batch_norm(conv(input, name + ".downsample.1", channels, 1, 1),
+                        name + ".downsample.2");
+    }
     if (!pad)
       return batch_norm(conv(input, name + ".downsample.0", channels, 1, stride),
                         name + ".downsample.1");
     require(design_.block == BlockKind::basic,
             spec_.model + ": option A shortcuts exist only without bottlenecks");
-    Node node = after(input, name + ".shortcut", Op::subsample_pad);
+    return cells(input, name + ".shortcut", stride, channels);
+  }
+
+  /// One pixel for each cell of stride x stride: their mean, or the first with more channels.
+  std::size_t cells(std::size_t input, const std::string& name, std::size_t stride,
+                    std::optional<std::size_t> channels = {}) {
+    Node node = after(input, name, channels ? Op::subsample_pad : Op::avg_pool);
     node.stride = stride;
-    node.shape = {channels, (shape(input).height + stride - 1) / stride,
-                  (shape(input).width + stride - 1) / stride};
+    if (node.op == Op::avg_pool) node.kernel = stride;
+    if (channels) node.shape.channels = *channels;
+    node.shape = output_shape(network_, node);
     return put(node);
   }
 

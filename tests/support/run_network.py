@@ -22,6 +22,17 @@ def batch_norm(x, node, of):
     return (x - of("running_mean")) * scale + of("bias")
 
 
+def avg_pool(x, node, of):
+    stride, (rows, height, width, channels) = node["stride"], x.shape
+    high, wide = -(-height // stride), -(-width // stride)
+    x = np.pad(
+        x,
+        [(0, 0), (0, high * stride - height), (0, wide * stride - width), (0, 0)],
+        constant_values=np.nan,
+    )
+    return np.nanmean(x.reshape(rows, high, stride, wide, stride, channels), (2, 4))
+
+
 def subsample_pad(x, node, of):
     x = x[:, :: node["stride"], :: node["stride"]]
     new = node["channels"] - x.shape[3]
@@ -35,6 +46,7 @@ OPS = {
     "batch_norm": batch_norm,
     "relu": lambda x, node, of: np.maximum(x, 0),
     "max_pool": lambda x, node, of: windows(x, node, -np.inf).max((3, 4)),
+    "avg_pool": avg_pool,
     "subsample_pad": subsample_pad,
     "global_avg_pool": lambda x, node, of: x.mean((1, 2)),
     "linear": lambda x, node, of: x @ of("weight").T + (of("bias") if node["bias"] else 0),

@@ -15,6 +15,7 @@ enum class Op {
   relu,
   add,
   max_pool,
+  avg_pool,  ///< the mean of each cell of stride x stride pixels, or of those that it has
   subsample_pad,
   global_avg_pool,
   linear,
@@ -128,6 +129,7 @@ struct lockstep::Choices<lockstep::nn::Op> {
                                            {relu, "relu"},
                                            {add, "add"},
                                            {max_pool, "max_pool"},
+                                           {avg_pool, "avg_pool"},
                                            {subsample_pad, "subsample_pad"},
                                            {global_avg_pool, "global_avg_pool"},
                                            {linear, "linear"},

@@ -10,13 +10,15 @@ namespace lockstep::nn {
 
 /// What a shortcut does when the shape changes: option A of He et al. 2016 (every second pixel,
 /// zeros for the new channels, half on each side) or a 1x1 convolution with batch norm (option B,
-/// torchvision's "downsample").
-enum class Shortcut { family_default, pad, conv };
+/// torchvision's "downsample"); average: the latter with stride 1, over means of 2 x 2 pixels
+/// (ResNet-D of He et al., "Bag of tricks for image classification", CVPR 2019, section 4.1).
+enum class Shortcut { family_default, pad, conv, average };
 
 /// The layers before the first block. small: a convolution of 3 x 3 pixels with stride 1, for
 /// images of some 32 to 64 pixels; large: one of 7 x 7 with stride 2, and max pooling with
-/// stride 2.
-enum class Stem { of_model, small, large };
+/// stride 2; deep: three of 3 x 3 instead of the one, the first with stride 2 and the first two of
+/// half the width (ResNet-C and D).
+enum class Stem { of_model, small, large, deep };
 
 /// basic: two convolutions of 3 x 3; bottleneck: one between two of 1 x 1, the last of which makes
 /// 4 times the stage's width (v1.5: the middle one has the stride).
@@ -67,14 +69,14 @@ template <>
 struct lockstep::Choices<lockstep::nn::Shortcut> {
   using enum nn::Shortcut;
   static constexpr Choice<nn::Shortcut> all[] = {
-      {family_default, "default"}, {pad, "pad"}, {conv, "conv"}};
+      {family_default, "default"}, {pad, "pad"}, {conv, "conv"}, {average, "average"}};
 };
 
 template <>
 struct lockstep::Choices<lockstep::nn::Stem> {
   using enum nn::Stem;
   static constexpr Choice<nn::Stem> all[] = {
-      {of_model, "default"}, {small, "small"}, {large, "large"}};
+      {of_model, "default"}, {small, "small"}, {large, "large"}, {deep, "deep"}};
 };
 
 template <>

@@ -354,7 +354,8 @@ std::vector<ConfigKey> model_keys() {
   return {
       key("model-options.stem", &C::model_options, &Section::stem,
           "the layers before the first block; small: a convolution of 3 x 3 with stride 1, for "
-          "images of 32 to 64 pixels; large: one of 7 x 7 with stride 2, and max pooling"),
+          "images of 32 to 64 pixels; large: one of 7 x 7 with stride 2, and max pooling; deep: "
+          "three of 3 x 3 instead of the one of 7 x 7"),
       key("model-options.block", &C::model_options, &Section::block,
           "what a block's branch has: two convolutions of 3 x 3, or one between two of 1 x 1"),
       key("model-options.blocks", &C::model_options, &Section::blocks,
@@ -375,7 +376,9 @@ std::vector<ConfigKey> model_keys() {
           .within(0, 4096)
           .or_auto(),
       key("model-options.shortcut", &C::model_options, &Section::shortcut,
-          "how a block's input is added to its output when the shape changes"),
+          "how a block's input is added to its output when the shape changes; pad: every second "
+          "pixel and zeros; conv: a convolution of 1 x 1; average: that of means of 2 x 2 pixels "
+          "(ResNet-D has it, and the deep stem)"),
       key("model-options.zero-init-residual", &C::model_options, &Section::zero_init_residual,
           "the last batch norm of each branch starts with scale 0"),
       key("model-options.norm-ranks", &C::model_options, &Section::norm_ranks,

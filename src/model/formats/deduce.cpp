@@ -71,12 +71,14 @@ std::string unknown_prefix(const ByName& tensors) {
 
 /// The design that the tensors' names and shapes tell.
 nn::Design design_of(const ByName& tensors) {
-  nn::Design design{
-      .stem = extent_of(tensors, "conv1.weight", 2, 0) == 3 ? nn::Stem::small : nn::Stem::large,
-      .block = tensors.contains("layer1.0.conv3.weight") ? nn::BlockKind::bottleneck
-                                                         : nn::BlockKind::basic,
-      .blocks = {},
-      .width = extent_of(tensors, "conv1.weight", 0, 0)};
+  const bool is_deep = tensors.contains("conv1.0.weight");
+  nn::Design design{.stem = is_deep                                         ? nn::Stem::deep
+                            : extent_of(tensors, "conv1.weight", 2, 0) == 3 ? nn::Stem::small
+                                                                            : nn::Stem::large,
+                    .block = tensors.contains("layer1.0.conv3.weight") ? nn::BlockKind::bottleneck
+                                                                       : nn::BlockKind::basic,
+                    .blocks = {},
+                    .width = extent_of(tensors, is_deep ? "conv1.6.weight" : "conv1.weight", 0, 0)};
   if (design.block == nn::BlockKind::bottleneck)
     design.inner = extent_of(tensors, "layer1.0.conv1.weight", 0, 0);
   if (const std::size_t each = extent_of(tensors, "layer1.0.conv2.weight", 1, 0); each > 0)
@@ -132,14 +134,16 @@ nn::ResNetSpec deduce(const ByName& tensors, bool may_lack_head) {
   constexpr std::size_t most_classes = 1 << 20, most_channels = 1 << 10;
   const std::size_t classes =
       std::clamp<std::size_t>(extent_of(tensors, "fc.weight", 0, 2), 1, most_classes);
-  const std::size_t channels =
-      std::clamp<std::size_t>(extent_of(tensors, "conv1.weight", 1, 3), 1, most_channels);
+  const std::size_t channels = std::clamp<std::size_t>(
+      extent_of(tensors, "conv1.weight", 1, extent_of(tensors, "conv1.0.weight", 1, 3)), 1,
+      most_channels);
   const bool has_head =
       !may_lack_head || tensors.contains("fc.weight") || tensors.contains("fc.bias");
   std::optional<nn::ResNetSpec> best;
   Difference least;
   const auto compare_with = [&](const std::string& model, const nn::Design& design) {
-    for (const nn::Shortcut shortcut : {nn::Shortcut::pad, nn::Shortcut::conv}) {
+    for (const nn::Shortcut shortcut :
+         {nn::Shortcut::pad, nn::Shortcut::conv, nn::Shortcut::average}) {
       nn::ResNetSpec spec = nn::usual_resnet(model, 0, classes);
       spec.design = design;
       spec.channels = channels;

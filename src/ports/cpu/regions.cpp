@@ -194,7 +194,7 @@ nn::LineRange Context::lines_read(std::size_t reader, const Map& map, const Chun
   const nn::WindowLines window{map.shape.height, node.shape.height, node.kernel, stride,
                                node.padding};
   nn::LineRange out = chunk.in_image(node.shape.height);
-  if (unit.kind == UnitKind::pool)  // backward looks again which value was the largest
+  if (unit.looks_again)
     out = nn::covering(out, nn::readers_of(window, chunk.in_image(map.shape.height)).lines);
   return nn::read_by(window, out).lines.after(chunk.image() * map.shape.height);
 }

@@ -54,6 +54,9 @@ class Lowering {
       case nn::Op::max_pool:
         unit.kind = UnitKind::max_pool;
         break;
+      case nn::Op::avg_pool:
+        unit.kind = UnitKind::mean_pool;
+        break;
       case nn::Op::subsample_pad:
         unit.kind = UnitKind::subsample;
         break;

@@ -14,11 +14,11 @@ namespace lockstep::cuda {
 /// - image: the input, normalised and padded in channels, or folded (plan/fusion.hpp);
 /// - conv: a convolution;
 /// - norm: a batch norm, with the sum and the ReLU after it where nothing else reads them;
-/// - max_pool; subsample: option A's shortcut;
+/// - max_pool; mean_pool: the mean of each cell; subsample: option A's shortcut;
 /// - head: global average pooling, linear layer and loss;
 /// - receive, send: what passes the boundaries of a stage. They are no steps of forward: the caller
 ///   and the unit before `send` write where they pass.
-enum class UnitKind { image, conv, norm, max_pool, subsample, head, receive, send };
+enum class UnitKind { image, conv, norm, max_pool, mean_pool, subsample, head, receive, send };
 
 /// False for units that are no steps of forward.
 constexpr bool runs_forward(UnitKind kind) {

@@ -63,6 +63,8 @@ std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
       return make_norm_runner(context, unit);
     case UnitKind::max_pool:
       return make_max_pool_runner(context, unit);
+    case UnitKind::mean_pool:
+      return make_mean_pool_runner(context, unit);
     case UnitKind::subsample:
       return make_subsample_runner(context, unit);
     case UnitKind::head:

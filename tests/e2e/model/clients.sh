@@ -1,6 +1,6 @@
 #!/bin/bash
-# PyTorch, torchvision and safetensors read what `lockstep export` writes, and lockstep reads what
-# they write.
+# PyTorch, torchvision, timm and safetensors read what `lockstep export` writes, and lockstep reads
+# what they write.
 # seconds: 1500
 # computes
 # clients
@@ -12,6 +12,18 @@ has() { client has "$@" && ((status == 0)); }
 clients_or_skip 'PyTorch and torchvision read and write models' torch torchvision
 models='resnet18 resnet50 resnext50_32x4d'
 nightly && models+=' resnet34 resnet101 resnet152 wide_resnet50_2 resnext101_64x4d'
+if has timm; then
+  models+=' resnet50d'
+else
+  echo "SKIP timm's ResNet-D: $python does not have it"
+fi
+# How `train` names a model.
+words_for() {
+  case $1 in
+    resnet50d) echo --model resnet50 --model-options.stem deep --model-options.shortcut average ;;
+    *) echo --model "$1" ;;
+  esac
+}
 "$LOCKSTEP" pack --from shapes --out data --train-rows 60 --val-rows 53 --resize 32 \
   >pack.log 2>&1 || cat pack.log
 kinds='pth npz'
@@ -31,7 +43,7 @@ for model in $models; do
     for kind in $kinds; do files+=("there.$kind"); done
     run "$LOCKSTEP" export $from --to "${files[@]}" --force
     ((status == 0)) && client same $model "${files[@]}"
-    verdict $status "$from -> lockstep -> $kinds: each tensor has its bits, in torchvision's model"
+    verdict $status "$from -> lockstep -> $kinds: each tensor has its bits, in PyTorch's model"
   done
   if has onnx onnxscript; then
     client onnx $model
@@ -60,8 +72,8 @@ of convolutions \(tensor '[a-zA-Z0-9:._]*'\).* optimize=False "
   if has h5py; then
     run "$LOCKSTEP" eval $model.pth --data data/val --threads 1 --json figures.json
     ((status == 0)) && client loss $model data/val/*.h5 figures.json
-    verdict $status "eval of torchvision's $model has PyTorch's loss and top-1"
-    run "$LOCKSTEP" train --model $model --init $model.pth --data.train data/train --batch 60 \
+    verdict $status "eval of the library's $model has PyTorch's loss and top-1"
+    run "$LOCKSTEP" train $(words_for $model) --init $model.pth --data.train data/train --batch 60 \
       --epochs 1 --optim.lr 0.01 --optim.momentum 0 --optim.weight-decay 0 \
       --optim.warmup-epochs 0 --winograd false --out run-$model
     ((status == 0)) && run "$LOCKSTEP" export run-$model --to after.npz --force &&

@@ -1,6 +1,8 @@
 // Pooling and option A's shortcut, compared with plain double loops.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <tuple>
 
 #include "ports/cuda/kernels/divider.cuh"
 #include "tests/emulated/fixture.hpp"
@@ -174,6 +176,45 @@ TEST_CASE("a divider gives the quotient of every number below 2^31", "[kernel]")
         if (n < 1u << 31) wrong += by.quotient(static_cast<unsigned>(n)) != n / d;
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("cells' means, of the pixels that they have, and their gradient", "[kernel]") {
+  for (const Storage storage : all_storages)
+    for (const auto& [height, width, stride] :
+         {std::tuple{7, 5, 2}, {8, 8, 2}, {1, 3, 2}, {11, 4, 3}, {5, 5, 1}}) {
+      Window w = window(2, 16, height, width, stride, stride, 0);
+      w.out_height = (height + stride - 1) / stride;
+      w.out_width = (width + stride - 1) / stride;
+      INFO(to_string(storage) << ", " << height << " x " << width << " by " << stride);
+      const std::vector<double> x = rounded(storage, some_values(inputs(w), 1));
+      const std::size_t count = outputs(w, w.channels);
+      const std::vector<double> a = coarse(count, 3), b = coarse(count, 4);
+      const Values stored(storage, x), first(storage, a), second(storage, b);
+      for (const bool two : {false, true}) {
+        const Outputs got = in_every_order([&](cudaStream_t stream) {
+          Values y(storage, count), dx(storage, x.size());
+          mean_pool(stored.data(), w, storage, y.data(), stream);
+          mean_pool_gradient(first.data(), two ? second.data() : nullptr, w, storage, dx.data(),
+                             stream);
+          return Outputs{y.read(), dx.read()};
+        });
+        std::vector<double> y(count), dx(x.size());
+        for (std::size_t n = 0; n < w.batch; ++n)
+          for (int iy = 0; iy < height; ++iy)
+            for (int ix = 0; ix < width; ++ix)
+              for (int c = 0; c < w.channels; ++c) {
+                const int oy = iy / stride, ox = ix / stride;
+                const double pixels =
+                    std::min(stride, height - oy * stride) * std::min(stride, width - ox * stride);
+                const std::size_t from = at(n, iy, ix, c, height, width, w.channels),
+                                  to = at(n, oy, ox, c, w.out_height, w.out_width, w.channels);
+                y[to] += x[from] / pixels;
+                dx[from] = (a[to] + (two ? b[to] : 0)) / pixels;
+              }
+        check_near(got[0], y, precision_of(storage) + 1e-6, "y");
+        check_near(got[1], dx, precision_of(storage) + 1e-6, "dx");
+      }
+    }
 }
 
 TEST_CASE("option A takes every second pixel, new channels around, and gives its gradient back",

@@ -71,6 +71,9 @@ std::vector<Output> Wanted::forward(const std::string& step) {
     case UnitKind::max_pool:
       kind_ = "max pool";
       return max_pool(p);
+    case UnitKind::mean_pool:
+      kind_ = "mean pool";
+      return mean_pool(p);
     case UnitKind::subsample:
       kind_ = "shortcut";
       return subsample(p);

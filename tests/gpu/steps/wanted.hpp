@@ -58,6 +58,7 @@ class Wanted {
   Outputs conv(const Unit& p) const;
   Outputs norm(const Unit& p) const;
   Outputs max_pool(const Unit& p) const;
+  Outputs mean_pool(const Unit& p) const;
   Outputs subsample(const Unit& p) const;
   Outputs head(const Unit& p) const;
   Channels channels_of_batch(const Unit& p) const;
@@ -69,6 +70,7 @@ class Wanted {
   Outputs weight_gradient(const Unit& p) const;
   Outputs norm_gradient(const Unit& p) const;
   Outputs window_gradient(const Unit& p) const;
+  Outputs mean_gradient(const Unit& p) const;
   Outputs head_data_gradient(const Unit& p) const;
   Outputs head_weight_gradient(const Unit& p) const;
   Outputs fused_data_gradient(const Unit& p, Sums dx) const;

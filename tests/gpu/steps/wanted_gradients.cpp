@@ -36,9 +36,17 @@ std::vector<Output> Wanted::backward(const std::string& step, bool accumulate) {
   if (!name.empty()) {
     const Unit& p = named(name);
     const bool is_conv = p.unit.kind == UnitKind::conv, is_head = p.unit.kind == UnitKind::head;
-    const bool pools = p.unit.kind == UnitKind::max_pool;
-    kind_ = is_conv ? "conv" : is_head ? "head" : pools ? "max pool" : "shortcut";
-    return is_conv ? data_gradient(p) : is_head ? head_data_gradient(p) : window_gradient(p);
+    const bool pools = p.unit.kind == UnitKind::max_pool,
+               means = p.unit.kind == UnitKind::mean_pool;
+    kind_ = is_conv   ? "conv"
+            : is_head ? "head"
+            : pools   ? "max pool"
+            : means   ? "mean pool"
+                      : "shortcut";
+    return is_conv   ? data_gradient(p)
+           : is_head ? head_data_gradient(p)
+           : means   ? mean_gradient(p)
+                     : window_gradient(p);
   }
   name = part_of(" weight gradient");
   if (!name.empty()) {

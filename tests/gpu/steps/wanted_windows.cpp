@@ -1,9 +1,54 @@
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "tests/gpu/steps/wanted.hpp"
 
-// What max pooling and option A's shortcut must leave: the kernels copy, or add two numbers.
+// What poolings and option A's shortcut must leave: the kernels copy, add two numbers, or take the
+// means of a few.
 namespace lockstep::test::steps {
+
+namespace {
+
+/// Calls visit(input, output, pixels) for each value, the one of its cell, and how many pixels of
+/// the image that cell has.
+template <class Visit>
+void each_in_cell(const nn::Node& node, const nn::Shape& in, std::size_t inputs, Visit visit) {
+  const nn::Shape& out = node.shape;
+  const auto has = [&](std::size_t cell, std::size_t size) {
+    return std::min(node.stride, size - cell * node.stride);
+  };
+  for (std::size_t i = 0; i < inputs; ++i) {
+    const std::size_t pixel = i / in.channels, y = pixel / in.width % in.height / node.stride,
+                      x = pixel % in.width / node.stride, n = pixel / in.width / in.height;
+    visit(i, ((n * out.height + y) * out.width + x) * in.channels + i % in.channels,
+          static_cast<double>(has(y, in.height) * has(x, in.width)));
+  }
+}
+
+}  // namespace
+
+std::vector<Output> Wanted::mean_pool(const Unit& p) const {
+  const Unit& input = unit(p.unit.input);
+  const Numbers x = read(value(input));
+  Sums mean(p.shape.count());
+  each_in_cell(node(p), network_.nodes[input.unit.value].shape, x.size(),
+               [&](std::size_t i, std::size_t o, double pixels) {
+                 mean.add(o, x[i] / pixels, std::abs(x[i]) / pixels);
+               });
+  return {output(step_, "value", value(p), mean)};
+}
+
+std::vector<Output> Wanted::mean_gradient(const Unit& p) const {
+  const Unit& input = unit(p.unit.input);
+  const Sums g = gradient(p);
+  Sums dx(input.shape.count());
+  each_in_cell(node(p), network_.nodes[input.unit.value].shape, dx.value.size(),
+               [&](std::size_t i, std::size_t o, double pixels) {
+                 dx.add(i, g.value[o] / pixels, g.size[o] / pixels);
+               });
+  return {output(step_, "data gradient", stored(p.input_gradient, dx.value.size(), form_), dx)};
+}
 
 std::vector<Output> Wanted::max_pool(const Unit& p) const {
   const nn::Shape &in = network_.nodes[unit(p.unit.input).unit.value].shape, &out = node(p).shape;

@@ -20,12 +20,22 @@ def has(*modules):
         importlib.import_module(module)
 
 
-def network(name):
-    import torch
+def untrained(name):
+    """torchvision's, or timm's."""
     import torchvision
 
+    if hasattr(torchvision.models, name):
+        return getattr(torchvision.models, name)(num_classes=10)
+    import timm
+
+    return timm.create_model(name, num_classes=10)
+
+
+def network(name):
+    import torch
+
     torch.manual_seed(1)
-    model = getattr(torchvision.models, name)(num_classes=10)
+    model = untrained(name)
     with torch.no_grad():
         for _ in range(3):  # statistics of batch norms, and their counters
             model(torch.randn(8, 3, 32, 32))
@@ -97,7 +107,6 @@ def weights(name, *paths):
 
 def same(name, *paths, counters=True):
     import torch
-    import torchvision
 
     wanted = torch.load(f"{name}.pth")
     images = torch.rand(4, 3, 64, 64)
@@ -111,7 +120,7 @@ def same(name, *paths, counters=True):
                 continue
             assert found[key].dtype == value.dtype and found[key].shape == value.shape, (path, key)
             assert found[key].numpy().tobytes() == value.numpy().tobytes(), (path, key)
-        model = getattr(torchvision.models, name)(num_classes=10).eval()
+        model = untrained(name).eval()
         model.load_state_dict(found, strict=True)
         assert (model(images) - logits).abs().max() <= 1e-4, path
 

@@ -123,6 +123,17 @@ OnnxValue max_pool(const OnnxNode& node) {
   });
 }
 
+OnnxValue average_pool(const OnnxNode& node) {
+  return image(windowed(node, node.in[0].shape[1]), [&](auto n, auto c, auto h, auto w) {
+    double sum = 0, pixels = 0;
+    in_window(node, h, w, [&](auto, auto, auto y, auto x) {
+      sum += at(node.in[0], n, c, y, x);
+      ++pixels;
+    });
+    return sum / pixels;
+  });
+}
+
 OnnxValue batch_norm(const OnnxNode& node) {
   const auto of = [&](std::size_t input, std::size_t c) { return node.in[input].values[c]; };
   const double epsilon = node.attribute("epsilon").real32(2);
@@ -248,6 +259,7 @@ OnnxValue run(const OnnxNode& node) {
   if (op == "BatchNormalization") return batch_norm(node);
   if (op == "Relu") return image(x.shape, [&](auto... i) { return std::max(at(x, i...), 0.0); });
   if (op == "MaxPool") return max_pool(node);
+  if (op == "AveragePool") return average_pool(node);
   if (op == "Slice") return slice(node);
   if (op == "Pad") return pad(node);
   if (op == "GlobalAveragePool") return pooled(node);

@@ -31,6 +31,24 @@ void each_window(const Node& node, const Shape& in, const Body& body) {
         }
 }
 
+/// Calls body(output index, input index, share of it) for every value of an average pooling.
+template <class Body>
+void each_in_cell(const Node& node, const Shape& in, std::size_t rows, const Body& body) {
+  const bool is_global = node.op == Op::global_avg_pool;  // one cell
+  const std::size_t high = is_global ? in.height : node.stride,
+                    wide = is_global ? in.width : node.stride;
+  for (std::size_t n = 0; n < rows; ++n)
+    for (std::size_t y = 0; y < in.height; ++y)
+      for (std::size_t x = 0; x < in.width; ++x) {
+        const std::size_t oy = y / high, ox = x / wide;
+        const std::size_t pixels =
+            std::min(high, in.height - oy * high) * std::min(wide, in.width - ox * wide);
+        const double share = 1 / static_cast<double>(pixels);
+        for (std::size_t c = 0; c < in.channels; ++c)
+          body(at(node.shape, n, oy, ox, c), at(in, n, y, x, c), share);
+      }
+}
+
 /// Calls body(output index, input index) for every value that option A's subsampling keeps; the new
 /// channels on both sides are left out.
 template <class Body>
@@ -97,13 +115,13 @@ Oracle::Values Oracle::run(std::size_t index) {
     case Op::add:
       for (std::size_t i = 0; i < in.size(); ++i) out[i] = in[i] + values_[node.inputs[1]][i];
       return out;
+    case Op::avg_pool:
+    case Op::global_avg_pool:
+      each_in_cell(node, from, rows_,
+                   [&](auto cell, auto source, double share) { out[cell] += in[source] * share; });
+      return out;
     case Op::subsample_pad:
       each_kept(node, from, rows_, [&](auto kept, auto source) { out[kept] = in[source]; });
-      return out;
-    case Op::global_avg_pool:
-      for (std::size_t i = 0; i < in.size(); ++i)
-        out[i / from.count() * from.channels + i % from.channels] +=
-            in[i] / static_cast<double>(from.height * from.width);
       return out;
     case Op::linear: {
       const Values &w = parameters.at(node.name + ".weight"),
@@ -236,13 +254,13 @@ void Oracle::differentiate(std::size_t index, const Values& dy) {
           }
         });
       break;
+    case Op::avg_pool:
+    case Op::global_avg_pool:
+      each_in_cell(node, from, rows_,
+                   [&](auto cell, auto source, double share) { dx[source] += dy[cell] * share; });
+      break;
     case Op::subsample_pad:
       each_kept(node, from, rows_, [&](auto kept, auto source) { dx[source] += dy[kept]; });
-      break;
-    case Op::global_avg_pool:
-      for (std::size_t i = 0; i < in.size(); ++i)
-        dx[i] = dy[i / from.count() * from.channels + i % from.channels] /
-                static_cast<double>(from.height * from.width);
       break;
     case Op::loss: {
       const std::size_t classes = node.shape.channels;

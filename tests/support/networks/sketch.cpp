@@ -115,14 +115,15 @@ nn::Network pool_as_skip() {
 }
 
 nn::Network grouped() {
-  Sketch s({3, 14, 11}, 3);
+  Sketch s({3, 13, 10}, 3);
   std::size_t x = s.relu("r0", s.conv_bn("c0", 0, 32, 3, 1));
   std::size_t y = s.relu("r1", s.conv_bn("c1", x, 32, 1, 1));
   y = s.conv_bn("c3", s.relu("r2", s.conv_bn("c2", y, 32, 3, 1, 8)), 32, 1, 1);
   x = s.join("j1", y, x);
   y = s.relu("r4", s.conv_bn("c4", x, 64, 1, 1));
   y = s.conv_bn("c6", s.relu("r5", s.conv_bn("c5", y, 64, 3, 2, 2)), 64, 1, 1);
-  return s.finish(s.join("j2", y, s.conv_bn("down", x, 64, 1, 2)));
+  const std::size_t means = s.put("means", nn::Op::avg_pool, {x}, {32, 7, 5}, 2, 2);
+  return s.finish(s.join("j2", y, s.conv_bn("down", means, 64, 1, 1)));
 }
 
 nn::Network wide() {

@@ -19,7 +19,7 @@ nn::Network plain();
 nn::Network padded_shortcuts();  ///< option A
 nn::Network bottlenecks();       ///< 7x7 stem, max pooling, 1x1 with stride, option B
 nn::Network pool_as_skip();      ///< a convolution and a sum read the pooled value
-nn::Network grouped();           ///< 8 groups of 4 channels; 2 of 32, with stride
+nn::Network grouped();           ///< 8 groups of 4 channels; 2 of 32, with stride; means as skip
 nn::Network wide();              ///< filters of more rows and columns than a tile has
 /// A convolution with a stride reads the image.
 nn::Network strided_stem(std::size_t channels, std::size_t kernel, std::size_t stride);

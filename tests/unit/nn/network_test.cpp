@@ -52,6 +52,27 @@ TEST_CASE("each model has as many parameters as published", "[nn]") {
   CHECK(learned_count(build("resnext101_64x4d", 224, 1000)) == 83455272);
 }
 
+TEST_CASE("ResNet-D has the deep stem, and means before its shortcuts' convolutions", "[nn]") {
+  ResNetSpec spec = usual_resnet("resnet50", 0, 0);
+  spec.design.stem = Stem::deep;
+  spec.shortcut = Shortcut::average;
+  const Network network = resnet(spec);
+  CHECK(learned_count(network) == 25576264);  // as timm's resnet50d
+  std::vector<std::string> means;
+  for (const Node& node : network.nodes)
+    if (node.op == Op::avg_pool) means.push_back(node.name);
+  CHECK(means == std::vector<std::string>{"layer2.0.downsample.0", "layer3.0.downsample.0",
+                                          "layer4.0.downsample.0"});
+  // Of odd maps, the last cells are smaller.
+  const auto height_of = [](std::size_t size) {
+    for (const Node& node : build("resnet18", size, 10, Shortcut::average).nodes)
+      if (node.op == Op::avg_pool) return node.shape.height;
+    return std::size_t{0};
+  };
+  CHECK(height_of(224) == 28);
+  CHECK(height_of(97) == 13);
+}
+
 TEST_CASE("one image of ResNet-50 takes 8.2 GFLOP forward", "[nn]") {
   CHECK(test::forward_flops(build("resnet50", 224, 1000)) / 1e9 == Approx(8.18).epsilon(0.01));
 }
@@ -147,6 +168,11 @@ TEST_CASE("a design changes one thing of a model, and the rest follows", "[nn]")
   CHECK(shape_of(built("resnet50", {.inner = 128}), "layer2.0.conv2") == Shape{256, 8, 8});
   const Network deep = built("resnet20", {.block = BlockKind::bottleneck, .blocks = {2, 2}});
   CHECK(shape_of(deep, "layer2.1.relu") == Shape{128, 32, 32});
+  const Network stem = built("resnet18", {.stem = Stem::deep});
+  CHECK(shape_of(stem, "conv1.0") == Shape{32, 32, 32});
+  CHECK(shape_of(stem, "conv1.6") == Shape{64, 32, 32});
+  CHECK_THROWS_WITH(built("resnet18", {.stem = Stem::deep, .width = 16}),
+                    Catch::Contains("a multiple of 32"));
   CHECK_THROWS_WITH(built("resnet18", {.width = 24}), Catch::Contains("multiple of 16"));
   CHECK_THROWS_WITH(built("resnet18", {.inner = 64}), Catch::Contains("only bottlenecks"));
   CHECK_THROWS_WITH(built("resnet18", {.groups = 2}), Catch::Contains("only bottlenecks"));

@@ -192,12 +192,12 @@ std::size_t bytes_of_step(const nn::Network& network, std::size_t rows, std::siz
       if (node.op == nn::Op::global_avg_pool) floats += (tiles - 1) * rows * node.shape.channels;
       const bool reads_image =
           !node.inputs.empty() && network.nodes[node.inputs[0]].op == nn::Op::input;
-      if ((node.op != nn::Op::conv && node.op != nn::Op::max_pool) || reads_image) continue;
+      const bool pool = node.op == nn::Op::max_pool, means = node.op == nn::Op::avg_pool;
+      if ((node.op != nn::Op::conv && !pool && !means) || reads_image) continue;
       const nn::Shape& in = network.nodes[node.inputs[0]].shape;
       const nn::WindowLines window{in.height, node.shape.height, node.kernel, node.stride,
                                    node.padding};
       const nn::LineRange outs = nn::readers_of(window, place.of(in.height)).lines;
-      const bool pool = node.op == nn::Op::max_pool;
       const nn::LineRange made = place.of(node.shape.height);
       floats += beyond(nn::read_by(window, pool ? nn::covering(made, outs) : made).lines, in);
       // A pool's gradient comes from each of its two readers.

@@ -115,6 +115,8 @@ class OnnxNetwork {
         return put("Add", it, {x, values_[it.inputs[1]]});
       case Op::max_pool:
         return put("MaxPool", it, {x}, windows(it));
+      case Op::avg_pool:
+        return put("AveragePool", it, {x}, cells(it));
       case Op::subsample_pad:
         return write_subsample_pad(it, x);
       case Op::global_avg_pool:
@@ -137,6 +139,19 @@ class OnnxNetwork {
         .wholes("pads", Sizes(4, of.padding));
     if (of.groups > 1) attributes.whole("group", of.groups);
     return attributes;
+  }
+
+  /// Padding only fills the last cells; ONNX leaves it out of the means.
+  Attributes cells(const Node& of) const {
+    const Shape& in = node(of.inputs[0]).shape;
+    const auto missing = [&](std::size_t cells, std::size_t size) {
+      return cells * of.stride - size;
+    };
+    return Attributes()
+        .wholes("kernel_shape", Sizes(2, of.kernel))
+        .wholes("strides", Sizes(2, of.stride))
+        .wholes("pads", Sizes{0, 0, missing(of.shape.height, in.height),
+                              missing(of.shape.width, in.width)});
   }
 
   std::string write_input(const Node& it) {

@@ -47,13 +47,13 @@ struct NormBackward {
   void* dx;
 };
 
-/// The gradient of some input lines of a max pooling. Of equal values in a window, the first is the
-/// largest. Lines are those of one image.
+/// The gradient of some input lines of a pooling: max pooling, where the first of equal values in a
+/// window is the largest, or the mean of each window. Lines are those of one image.
 struct PoolBackward {
   nn::WindowLines window;  ///< across, it moves in the same way
   std::size_t width, out_width;
   nn::LineRange in, outs, read;  ///< of dx; the outputs that read them; the inputs that those read
-  const void *x, *dy;            ///< the lines `read` and `outs`
+  const void *x, *dy;            ///< the lines `read` (nullptr: each output is a mean) and `outs`
   void* dx;
 };
 

@@ -52,7 +52,9 @@ class Lowering {
         lower_relu(i);
         return;
       case Op::max_pool:
+      case Op::avg_pool:
         unit.kind = UnitKind::pool;
+        unit.looks_again = node.op == Op::max_pool;
         unit.input = value(node.inputs[0], i);
         put(unit);
         return;

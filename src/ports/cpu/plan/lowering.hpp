@@ -17,7 +17,7 @@ namespace lockstep::cpu {
 /// its only reader runs it;
 /// - folded: in evaluation, both of these as one: [relu](bn(conv) [+ skip]), with the batch norm in
 /// the convolution's weights;
-/// - pool: max pooling;
+/// - pool: max or average pooling;
 /// - head: global average pooling, linear layer and loss;
 /// - receive, send: what passes the boundaries of a stage.
 enum class UnitKind { conv, point, folded, pool, head, receive, send };
@@ -25,7 +25,7 @@ enum class UnitKind { conv, point, folded, pool, head, receive, send };
 struct Unit {
   UnitKind kind = UnitKind::conv;
   std::string name;      ///< the tape's: the network node's
-  std::size_t node = 0;  ///< conv, relu, max_pool or linear node; folded: the conv
+  std::size_t node = 0;  ///< conv, relu, pooling or linear node; folded: the conv
   std::size_t bn = 0;    ///< conv, folded: the batch-norm node after it
   /// The unit that produces the input; empty: the image. point: the conv in its main branch.
   std::optional<std::size_t> input;
@@ -34,8 +34,9 @@ struct Unit {
   /// point, folded: the unit of the other summand: a point in a region, a pool, or a conv (through
   /// its bn); in evaluation a folded or a pool.
   std::optional<std::size_t> skip;
-  bool relu = true;       ///< folded: false for a convolution in a skip branch
-  bool in_place = false;  ///< folded: its value replaces the skip's, which nothing reads later
+  bool relu = true;          ///< folded: false for a convolution in a skip branch
+  bool in_place = false;     ///< folded: its value replaces the skip's, which nothing reads later
+  bool looks_again = false;  ///< pool: backward looks again which value was the largest
   bool pad =
       false;  ///< point, folded: the skip is subsampled and zero-padded in channels (option A)
   std::size_t stride = 1;  ///< of that subsampling

@@ -48,7 +48,7 @@ class TileLines {
     nn::LineRange out = own(unit);
     if (has_window(unit)) {
       const nn::WindowLines window = window_of(network_, unit);
-      if (unit.kind == UnitKind::pool)  // backward looks again which value was the largest
+      if (unit.looks_again)
         out = nn::covering(out, nn::readers_of(window, own(units_[*unit.input])).lines);
       out = nn::read_by(window, out).lines;
     }
@@ -125,7 +125,7 @@ bool reads_other_tiles(const nn::Network& network, const std::vector<Unit>& unit
     if (!has_window(unit) || !unit.input) return false;
     const nn::WindowLines window = window_of(network, unit);
     const nn::LineRange outs = nn::readers_of(window, chunk.in_image(window.height)).lines;
-    const nn::LineRange read = unit.kind == UnitKind::pool ? nn::covering(own, outs) : own;
+    const nn::LineRange read = unit.looks_again ? nn::covering(own, outs) : own;
     return beyond(outs, window.out_height) ||
            beyond(nn::read_by(window, read).lines, window.height);
   });

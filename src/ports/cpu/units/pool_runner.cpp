@@ -11,6 +11,18 @@ namespace {
 
 using dnnl::memory;
 
+/// Padding is left out of means.
+dnnl::algorithm algorithm_of(const nn::Node& node) {
+  return node.op == nn::Op::avg_pool ? dnnl::algorithm::pooling_avg_exclude_padding
+                                     : dnnl::algorithm::pooling_max;
+}
+
+/// How many pixels the last windows reach beyond the image.
+memory::dim beyond(const nn::Node& node, std::size_t outputs, std::size_t inputs) {
+  const std::size_t end = (outputs - 1) * node.stride + node.kernel;
+  return static_cast<memory::dim>(end - std::min(end, inputs + node.padding));
+}
+
 }  // namespace
 
 memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage) {
@@ -66,7 +78,7 @@ void PoolRunner::plan() {
     prepared_.emplace(rows, prepare(rows));
   if (!c.spec.training) return;
   plan_training(c.most_lines(unit.level, map));
-  workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
+  if (workspace_bytes_ > 0) workspace_ = c.value_buffer(workspace_bytes_ * c.spec.batch, index);
 }
 
 PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
@@ -76,14 +88,16 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
   const memory::desc destination = nhwc(node.shape, rows, c.storage);
   const memory::dims stride{dim(node.stride), dim(node.stride)},
       kernel{dim(node.kernel), dim(node.kernel)};
-  const memory::dims padding{dim(node.padding), dim(node.padding)};
+  const memory::dims before{dim(node.padding), dim(node.padding)},
+      after{beyond(node, map.shape.height, from_.shape.height),
+            beyond(node, map.shape.width, from_.shape.width)};
   const auto kind =
       c.spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-  constexpr auto algorithm = dnnl::algorithm::pooling_max;
+  const auto algorithm = algorithm_of(node);
   const auto forward = onednn::with_dense_kernel(kernel, [&](const auto&... dims) {
     return onednn::describe<dnnl::pooling_forward>(engine(), user_scratchpad(), kind, algorithm,
-                                                   source, destination, stride, dims..., padding,
-                                                   padding);
+                                                   source, destination, stride, dims..., before,
+                                                   after);
   });
   c.library_scratch = std::max(c.library_scratch, forward.scratchpad_desc().get_size());
   Prepared result;
@@ -94,21 +108,22 @@ PoolRunner::Prepared PoolRunner::prepare(std::size_t rows) {
     arguments = {{DNNL_ARG_SRC, memory(source, engine(), nullptr)},
                  {DNNL_ARG_DST, memory(destination, engine(), nullptr)}};
   if (!c.spec.training) return result;
-  const memory::desc workspace = forward.workspace_desc();
+  const memory::desc workspace = forward.workspace_desc();  // empty for means
   workspace_bytes_ = workspace.get_size() / rows;
   const auto backward = onednn::with_dense_kernel(kernel, [&](const auto&... dims) {
     return onednn::describe_backward<dnnl::pooling_backward>(engine(), user_scratchpad(), forward,
                                                              algorithm, source, destination, stride,
-                                                             dims..., padding, padding);
+                                                             dims..., before, after);
   });
   c.library_scratch = std::max(c.library_scratch, backward.scratchpad_desc().get_size());
   result.backward = dnnl::pooling_backward(backward);
   for (std::size_t lane = 0; lane < c.lanes; ++lane) {
-    const memory record(workspace, engine(), nullptr);
-    result.forward_arguments[lane].emplace(DNNL_ARG_WORKSPACE, record);
-    result.backward_arguments[lane] = {{DNNL_ARG_DIFF_DST, memory(destination, engine(), nullptr)},
-                                       {DNNL_ARG_DIFF_SRC, memory(source, engine(), nullptr)},
-                                       {DNNL_ARG_WORKSPACE, record}};
+    auto &ahead = result.forward_arguments[lane], &back = result.backward_arguments[lane];
+    back = {{DNNL_ARG_DIFF_DST, memory(destination, engine(), nullptr)},
+            {DNNL_ARG_DIFF_SRC, memory(source, engine(), nullptr)}};
+    if (workspace_bytes_ == 0) continue;
+    for (auto* arguments : {&ahead, &back})
+      arguments->emplace(DNNL_ARG_WORKSPACE, memory(workspace, engine(), nullptr));
   }
   return result;
 }
@@ -123,15 +138,19 @@ void PoolRunner::bind() {
   }
 }
 
+void PoolRunner::set_workspace(Arguments& arguments, const Chunk& chunk) const {
+  const auto found = arguments.find(DNNL_ARG_WORKSPACE);
+  if (found != arguments.end())
+    found->second.set_data_handle(c.at(workspace_) + chunk.first * workspace_bytes_);
+}
+
 void PoolRunner::forward(const Chunk& chunk) {
   Prepared& p = prepared_.at(chunk.count);
   auto& arguments = p.forward_arguments[chunk.lane];
   arguments.at(DNNL_ARG_SRC)
       .set_data_handle(const_cast<std::byte*>(c.runners[*unit.input]->value(chunk)));
   arguments.at(DNNL_ARG_DST).set_data_handle(const_cast<std::byte*>(value(chunk)));
-  if (c.spec.training)
-    arguments.at(DNNL_ARG_WORKSPACE)
-        .set_data_handle(c.at(workspace_) + chunk.first * workspace_bytes_);
+  set_workspace(arguments, chunk);
   p.forward.execute(c.streams[chunk.lane], arguments);
 }
 
@@ -141,8 +160,7 @@ void PoolRunner::backward(const Chunk& chunk) {
   arguments.at(DNNL_ARG_DIFF_DST)
       .set_data_handle(const_cast<std::byte*>(output_gradient(chunk, map.of(chunk))));
   arguments.at(DNNL_ARG_DIFF_SRC).set_data_handle(dinput_at(chunk));
-  arguments.at(DNNL_ARG_WORKSPACE)
-      .set_data_handle(c.at(workspace_) + chunk.first * workspace_bytes_);
+  set_workspace(arguments, chunk);
   p.backward.execute(c.streams[chunk.lane], arguments);
   if (inline_input_) inline_input_->backward(chunk);
 }
@@ -177,11 +195,11 @@ void BandedPool::add_job(const Band& band) {
   const memory::desc destination = nhwc({to.channels, band.count, to.width}, 1, c.storage);
   const memory::dims stride{dim(node.stride), dim(node.stride)},
       kernel{dim(node.kernel), dim(node.kernel)}, before{dim(band.above), dim(node.padding)},
-      after{dim(band.below), dim(node.padding)};
+      after{dim(band.below), beyond(node, to.width, from.width)};
   const auto desc = onednn::with_dense_kernel(kernel, [&](const auto&... dims) {
     return onednn::describe<dnnl::pooling_forward>(
-        engine(), user_scratchpad(), dnnl::prop_kind::forward_inference,
-        dnnl::algorithm::pooling_max, source, destination, stride, dims..., before, after);
+        engine(), user_scratchpad(), dnnl::prop_kind::forward_inference, algorithm_of(node), source,
+        destination, stride, dims..., before, after);
   });
   c.library_scratch = std::max(c.library_scratch, desc.scratchpad_desc().get_size());
   jobs_.back().push_back({band,
@@ -227,7 +245,7 @@ PoolBackward BandedPool::pass_of(const Chunk& chunk) const {
 void BandedPool::backward(const Chunk& chunk) {
   PoolBackward pass = pass_of(chunk);
   const nn::LineRange read = pass.read.after(chunk.image() * from_.shape.height);
-  pass.x = c.runners[*unit.input]->value(chunk, read);
+  if (unit.looks_again) pass.x = c.runners[*unit.input]->value(chunk, read);
   pass.dy = output_gradient(chunk, pass.outs.after(chunk.image() * map.shape.height));
   pass.dx = dinput_at(chunk);
   c.kernels.pool_backward(pass, map.shape.channels);

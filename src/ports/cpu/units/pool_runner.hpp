@@ -12,7 +12,7 @@ namespace lockstep::cpu {
 /// Images as all values are stored.
 dnnl::memory::desc nhwc(const nn::Shape& shape, std::size_t rows, Storage storage);
 
-/// Max pooling of a point that its region runs or of one that only this unit reads.
+/// Pooling of a point that its region runs or of one that only this unit reads.
 class Pool : public Runner {
  public:
   Pool(Context& context, std::size_t number) : Runner(context, number) {}
@@ -50,13 +50,14 @@ class PoolRunner final : public Pool {
   void backward(const Chunk& chunk) override;
 
  private:
+  using Arguments = std::unordered_map<int, dnnl::memory>;
   struct Prepared {
     dnnl::pooling_forward forward;
     dnnl::pooling_backward backward;
-    std::vector<std::unordered_map<int, dnnl::memory>> forward_arguments,
-        backward_arguments;  // by lane
+    std::vector<Arguments> forward_arguments, backward_arguments;  // by lane
   };
   Prepared prepare(std::size_t rows);
+  void set_workspace(Arguments& arguments, const Chunk& chunk) const;
 
   std::size_t workspace_bytes_ = 0;  // of one row: oneDNN's record of which input was the largest
   std::size_t workspace_ = 0;

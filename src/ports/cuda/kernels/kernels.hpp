@@ -159,6 +159,11 @@ void max_pool(const void* x, const Window& window, Storage storage, void* y, std
 void max_pool_gradient(const void* first, const void* second, const std::uint8_t* index,
                        const Window& window, Storage storage, void* dx, cudaStream_t stream);
 
+/// The mean of each window, which is as large as its stride, or of the pixels that it has.
+void mean_pool(const void* x, const Window& window, Storage storage, void* y, cudaStream_t stream);
+void mean_pool_gradient(const void* first, const void* second, const Window& window,
+                        Storage storage, void* dx, cudaStream_t stream);
+
 /// y: every stride-th pixel of x, with x's channels in the middle of y's and zeros around them (He
 /// et al. 2016, option A). `channels` of the window are those of x.
 void subsample(const void* x, const Window& window, int out_channels, Storage storage, void* y,

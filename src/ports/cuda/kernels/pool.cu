@@ -184,6 +184,43 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
   });
 }
 
+/// How many of a window's pixels the image has, along one axis.
+__device__ int pixels_of(int window, const Window& w, int size) {
+  return std::min(w.stride, size - window * w.stride);
+}
+
+template <class T>
+__global__ void mean_pool_kernel(const T* x, Window w, Cut cut, T* y) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
+    const int rows = pixels_of(p.y, w, w.height), columns = pixels_of(p.x, w, w.width);
+    float sum[width<T>] = {};
+    for (int row = 0; row < rows; ++row)
+      for (int column = 0; column < columns; ++column)
+        add_from(x,
+                 offset(image, p.y * w.stride + row, p.x * w.stride + column, w.height, w.width,
+                        w.channels, p.channel),
+                 sum);
+    for (float& v : sum) v /= static_cast<float>(rows * columns);
+    store(y + to, sum);
+  });
+}
+
+template <class T>
+__global__ void mean_pool_gradient_kernel(const T* first, const T* second, Window w, Cut cut,
+                                          Divider stride, T* dx) {
+  each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
+    const auto y = static_cast<int>(stride.quotient(static_cast<unsigned>(p.y)));
+    const auto x = static_cast<int>(stride.quotient(static_cast<unsigned>(p.x)));
+    const std::size_t at = offset(image, y, x, w.out_height, w.out_width, w.channels, p.channel);
+    float g[width<T>] = {};
+    add_from(first, at, g);
+    if (second) add_from(second, at, g);
+    const int pixels = pixels_of(y, w, w.height) * pixels_of(x, w, w.width);
+    for (float& v : g) v /= static_cast<float>(pixels);
+    store(dx + to, g);
+  });
+}
+
 template <class T>
 __global__ void subsample_kernel(const T* x, Window w, Cut cut, T* y) {
   each_image<T>(cut, [&](std::size_t image, const Spot& p, std::size_t to) {
@@ -263,6 +300,24 @@ void max_pool_gradient(const void* first, const void* second, const std::uint8_t
     launch("max_pool_gradient_kernel", kernel, cut.grid(), cut.block(), stream,
            Givers<T>{static_cast<const T*>(first), static_cast<const T*>(second), index}, w, cut,
            skipped, static_cast<T*>(dx));
+  });
+}
+
+void mean_pool(const void* x, const Window& w, Storage storage, void* y, cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    const Cut cut = Cut::of<T>(w.batch, w.out_height, w.out_width, w.channels);
+    launch("mean_pool_kernel", mean_pool_kernel<T>, cut.grid(), cut.block(), stream,
+           static_cast<const T*>(x), w, cut, static_cast<T*>(y));
+  });
+}
+
+void mean_pool_gradient(const void* first, const void* second, const Window& w, Storage storage,
+                        void* dx, cudaStream_t stream) {
+  with_type(storage, [&]<class T>(T) {
+    const Cut cut = Cut::of<T>(w.batch, w.height, w.width, w.channels);
+    launch("mean_pool_gradient_kernel", mean_pool_gradient_kernel<T>, cut.grid(), cut.block(),
+           stream, static_cast<const T*>(first), static_cast<const T*>(second), w, cut,
+           Divider(w.stride), static_cast<T*>(dx));
   });
 }
 

@@ -33,6 +33,7 @@ class Costs {
     switch (p.unit.kind) {
       case UnitKind::image:
       case UnitKind::max_pool:
+      case UnitKind::mean_pool:
       case UnitKind::subsample:
         return step(p.unit.name, cost.forward);
       case UnitKind::conv:
@@ -81,10 +82,11 @@ class Costs {
       case UnitKind::norm:
         return {norm_gradient(p, cost, more_readers)};
       case UnitKind::max_pool:
+      case UnitKind::mean_pool:
       case UnitKind::subsample: {
         StepCost gradient = step(data, cost.data_gradient);
         const double moved =
-            p.unit.kind == UnitKind::max_pool ? value_bytes(p) : cost.data_gradient.read;
+            p.unit.kind == UnitKind::subsample ? cost.data_gradient.read : value_bytes(p);
         gradient.bytes += more_readers * moved;
         return {gradient};
       }

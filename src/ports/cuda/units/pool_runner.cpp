@@ -4,7 +4,7 @@ namespace lockstep::cuda {
 
 namespace {
 
-/// What max pooling and option A's shortcut share: a window over their input.
+/// What poolings and option A's shortcut share: a window over their input.
 class WindowRunner : public Runner {
  public:
   WindowRunner(Context& context, std::size_t unit) : Runner(context, unit) {
@@ -47,6 +47,20 @@ class MaxPoolRunner final : public WindowRunner {
   }
 };
 
+class MeanPoolRunner final : public WindowRunner {
+ public:
+  using WindowRunner::WindowRunner;
+  void forward() override {
+    mean_pool(c.at(input().value), window_, c.plan.storage, c.at(p.value), c.stream());
+  }
+
+ private:
+  void data_gradient() override {
+    mean_pool_gradient(first_gradient(), second_gradient(), window_, c.plan.storage,
+                       c.at(p.input_gradient), c.stream());
+  }
+};
+
 class SubsampleRunner final : public WindowRunner {
  public:
   using WindowRunner::WindowRunner;
@@ -66,6 +80,10 @@ class SubsampleRunner final : public WindowRunner {
 
 std::unique_ptr<Runner> make_max_pool_runner(Context& context, std::size_t unit) {
   return std::make_unique<MaxPoolRunner>(context, unit);
+}
+
+std::unique_ptr<Runner> make_mean_pool_runner(Context& context, std::size_t unit) {
+  return std::make_unique<MeanPoolRunner>(context, unit);
 }
 
 std::unique_ptr<Runner> make_subsample_runner(Context& context, std::size_t unit) {

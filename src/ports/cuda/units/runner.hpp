@@ -120,6 +120,7 @@ std::unique_ptr<Runner> make_image_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_conv_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_norm_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_max_pool_runner(Context& context, std::size_t unit);
+std::unique_ptr<Runner> make_mean_pool_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_subsample_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_head_runner(Context& context, std::size_t unit);
 std::unique_ptr<Runner> make_receive_runner(Context& context, std::size_t unit);

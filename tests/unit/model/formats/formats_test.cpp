@@ -173,11 +173,13 @@ TEST_CASE("a ResNet of a design without a name is found by its tensors", "[forma
   const nn::Design designs[] = {{.stem = nn::Stem::small, .blocks = {1, 2, 1}, .width = 32},
                                 {.block = nn::BlockKind::bottleneck, .blocks = {1, 1}, .inner = 96},
                                 {.block = nn::BlockKind::bottleneck, .blocks = {1}, .groups = 8},
-                                {.stem = nn::Stem::small, .blocks = {1, 1, 1, 1, 1}}};
+                                {.stem = nn::Stem::small, .blocks = {1, 1, 1, 1, 1}},
+                                {.stem = nn::Stem::deep, .blocks = {1, 1, 2}, .width = 96}};
   for (const nn::Design& design : designs)
     for (const char* model : {"resnet20", "resnet18"}) {
       nn::ResNetSpec spec = nn::usual_resnet(model, 64, 7);
       spec.design = design;
+      if (design.stem == nn::Stem::deep) spec.shortcut = nn::Shortcut::average;
       const nn::Network network = nn::resnet(spec);
       const Model found = reading.read(file_of(nn::tensors(network)));
       CHECK(nn::numbers(found.about.network) == nn::numbers(network));

@@ -377,6 +377,7 @@ TEST_CASE("each ResNet has one ONNX operator for each of its nodes, and fewer wh
     CHECK(whole["Add"] == nodes[nn::Op::add] + 1);
     CHECK(whole["Slice"] == nodes[nn::Op::subsample_pad]);
     CHECK(whole["Pad"] == nodes[nn::Op::subsample_pad]);
+    CHECK(whole["AveragePool"] == nodes[nn::Op::avg_pool]);
     CHECK(whole["MaxPool"] == nodes[nn::Op::max_pool]);
     auto folded = operators_of(onnx_bytes(model, {.fold = true}));
     CHECK(folded["Conv"] == nodes[nn::Op::conv]);
