@@ -81,9 +81,15 @@ by_numpy() {
 }
 by_numpy new.h5
 verdict $? 'another program gets the same result from the checkpoint alone: ResNet-20'
-"${train[@]}" --model resnet18 --epochs 1 --stop-after 2 --out larger >larger.log 2>&1
-by_numpy larger/checkpoints/step-00000002.h5
-verdict $? 'another program gets the same result from the checkpoint alone: ResNet-18'
+deep=(--model-options.stem deep --model-options.shortcut average)
+for design in '' "${deep[*]}"; do
+  rm -rf larger
+  # shellcheck disable=SC2086
+  "${train[@]}" --model resnet18 $design --epochs 1 --stop-after 2 --out larger >larger.log 2>&1
+  by_numpy larger/checkpoints/step-00000002.h5
+  verdict $? \
+    "another program gets the same result from the checkpoint alone: ResNet-18${design:+-D}"
+done
 
 # ---- without a configuration, or with another one ------------------------------------------------
 # edit TO CHANGE VALUE: writes new.h5 with one change.
