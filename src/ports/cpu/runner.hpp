@@ -86,6 +86,14 @@ struct Map {
   nn::LineRange of(const Chunk& chunk) const { return chunk.of(shape.height); }
 };
 
+/// Where a unit leaves the gradient of its input: in the lane's scratch, or in a buffer of the
+/// batch where the input's unit is in an earlier region.
+struct GradientPlace {
+  Map map;
+  std::size_t scratch = 0;
+  std::optional<std::size_t> buffer;
+};
+
 /// Units that run one after the other on each chunk: in training those between two batch norms'
 /// statistics. And the cut of the batch into chunks.
 struct Region {
@@ -220,6 +228,11 @@ struct Context {
   std::size_t backward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {
     return buffer({BufferRequest::Kind::backward, bytes, 0, from, to});
   }
+  GradientPlace gradient_place(std::size_t unit, const Map& input) {
+    const std::size_t region = units[unit].level, reads = units[*units[unit].input].level;
+    if (reads == region) return {input, scratch(region, input), {}};
+    return {input, 0, backward_buffer(input.bytes() * spec.batch, region, reads)};
+  }
   std::size_t weights_buffer(std::size_t bytes, std::size_t region) {
     return buffer({BufferRequest::Kind::weights, bytes, 0, region, region});
   }
@@ -250,6 +263,10 @@ struct Context {
   template <class T = std::byte>
   T* at(std::size_t buffer) const {
     return block->as<T>(places[slot][after_forward][buffer]);
+  }
+  std::byte* at(const GradientPlace& place, const Chunk& chunk) const {
+    return place.buffer ? at(*place.buffer) + place.map.offset(place.map.of(chunk))
+                        : lane_at(chunk.lane, place.scratch);
   }
   std::byte* late_at(std::size_t buffer) const {
     return block->as<std::byte>(late_places[late_of_slot[slot]][buffer]);

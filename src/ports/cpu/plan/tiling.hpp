@@ -22,7 +22,7 @@ struct UnitLines {
   nn::LineRange value;            ///< of what it makes
   nn::LineRange gradient;         ///< point: of its value
   nn::LineRange output_gradient;  ///< conv: of its output, below the batch norm
-  nn::LineRange input_gradient;   ///< conv: of what it reads
+  nn::LineRange input_gradient;   ///< conv, pool: of what it reads
 };
 
 /// By unit. REQUIRES: each tile has lines of every map that has windows: nn::most_tiles().

@@ -42,11 +42,14 @@ void Pool::plan_input() {
 void Pool::plan_training(std::size_t most_lines) {
   c.value_places[index] = {false, c.value_buffer(map.bytes() * c.spec.batch, index)};
   sum_ = c.fixed_scratch(unit.level, most_lines * map.line_bytes);
-  if (!inline_input_) dinput_ = c.scratch(unit.level, from_);
+  if (!inline_input_) dinput_ = c.gradient_place(index, from_.with(c.held[index].input_gradient));
 }
 
 void Pool::plan_messages() {
   c.share_lines(c.made_values[unit.level], c.value_places[index].at, map, index, &UnitLines::value);
+  if (dinput_.buffer)
+    c.share_lines(c.made_gradients[unit.level], *dinput_.buffer, dinput_.map, index,
+                  &UnitLines::input_gradient);
 }
 
 void Pool::before_forward(std::size_t lane) {
@@ -54,7 +57,7 @@ void Pool::before_forward(std::size_t lane) {
 }
 
 std::byte* Pool::dinput_at(const Chunk& chunk) const {
-  return inline_input_ ? inline_input_->gradient(from_.of(chunk)) : c.lane_at(chunk.lane, dinput_);
+  return inline_input_ ? inline_input_->gradient(from_.of(chunk)) : c.at(dinput_, chunk);
 }
 
 const std::byte* Pool::output_gradient(const Chunk& chunk, const nn::LineRange& lines) {

@@ -37,7 +37,8 @@ class Pool : public Runner {
   PointRunner* inline_input_ = nullptr;  // the point that only this unit reads, and runs
 
  private:
-  std::size_t dinput_ = 0, sum_ = 0;  // in the lane's scratch
+  GradientPlace dinput_;
+  std::size_t sum_ = 0;  // in the lane's scratch
 };
 
 /// The same with oneDNN, of whole images.

@@ -115,11 +115,7 @@ void ConvRunner::plan_backward() {
   if (by_winograd_.data_gradient)
     winograd_backward_ = c.backward_buffer(winograd_.weight_bytes(), r, r);
   if (inline_input_) return;
-  const std::size_t reads = c.units[*unit.input].level;
-  if (reads == unit.level)
-    dinput_ = c.scratch(unit.level, from_);
-  else
-    dinput_buffer_ = c.backward_buffer(from_.bytes() * c.spec.batch, unit.level, reads);
+  dinput_ = c.gradient_place(index, from_);
 }
 
 ConvRunner::Prepared ConvRunner::prepare(const ConvCut& cut) {
@@ -306,8 +302,8 @@ std::byte* ConvRunner::from_others(std::size_t image, std::size_t line) {
 
 void ConvRunner::plan_messages() {
   c.share_lines(c.made_values[unit.level], x_, map, index, &UnitLines::value);
-  if (dinput_buffer_)
-    c.share_lines(c.made_gradients[unit.level], *dinput_buffer_, from_, index,
+  if (dinput_.buffer)
+    c.share_lines(c.made_gradients[unit.level], *dinput_.buffer, from_, index,
                   &UnitLines::input_gradient);
   if (!unit.differentiates) return;
   const std::size_t height = map.shape.height;
@@ -367,10 +363,7 @@ void ConvRunner::make_data_gradient(const Chunk& chunk, std::byte* dx) {
 }
 
 std::byte* ConvRunner::data_gradient(const Chunk& chunk) {
-  const nn::LineRange own = from_.of(chunk);
-  if (inline_input_) return inline_input_->gradient(own);
-  return dinput_buffer_ ? c.at(*dinput_buffer_) + from_.offset(own)
-                        : c.lane_at(chunk.lane, dinput_);
+  return inline_input_ ? inline_input_->gradient(from_.of(chunk)) : c.at(dinput_, chunk);
 }
 
 const std::byte* ConvRunner::input_gradient(const Chunk& chunk) { return data_gradient(chunk); }

@@ -129,10 +129,10 @@ class ConvRunner final : public Runner {
   bool accumulate_ = false;
   WeightCopies forward_copies_, backward_copies_;
   std::size_t x_ = 0, winograd_forward_ = 0, winograd_backward_ = 0;
-  std::vector<std::size_t> partials_;                     // buffers of the lanes from 1 on
-  std::size_t dx_ = 0, dinput_ = 0, chunk_gradient_ = 0;  // offsets in the lane's scratch
-  std::optional<std::size_t> dinput_buffer_;  // in place of dinput_: read by a later region
-  std::optional<std::size_t> late_dx_;        // a buffer: weight gradients come later
+  std::vector<std::size_t> partials_;        // buffers of the lanes from 1 on
+  std::size_t dx_ = 0, chunk_gradient_ = 0;  // offsets in the lane's scratch
+  GradientPlace dinput_;
+  std::optional<std::size_t> late_dx_;                     // a buffer: weight gradients come later
   std::map<std::vector<std::size_t>, Prepared> prepared_;  // by what tells sizes of chunks apart
   std::vector<Part> parts_;                                // by chunk
 };
