@@ -16,6 +16,14 @@ void NormSpan::gather(std::span<float> chunks, std::string_view name) {
   wait([&] { return arrived->done(); });
 }
 
+void NormSpan::gather(std::span<float> chunks, std::string_view name, device::Stream& compute) {
+  if (ranks() == 1) return;
+  device::Stream& network = group_->network();
+  network.wait(*compute.record());  // this rank's chunk is written before it is sent
+  group_->all_gather(comm::elements(chunks.data(), chunks.size()), name, network);
+  compute.wait(*network.record());  // all chunks are there before they are merged
+}
+
 void NormSpan::wait(const std::function<bool()>& arrived) {
   if (arrived()) return;
   const comm::Waiting waiting(group_->activity);
@@ -36,7 +44,7 @@ std::unique_ptr<NormSpan> make_norm_span(std::size_t ranks, const Backend& backe
   if (ranks == 1) return nullptr;
   require(backend.shares_norms(),
           fmt::format("model-options.norm-ranks = {}: the {} backend does not share batch norm's "
-                      "statistics between ranks, the cpu backend does; leave it out",
+                      "statistics between ranks, the cpu and cuda backends do; leave it out",
                       ranks, backend.name()));
   return std::make_unique<NormSpan>(consecutive(ranks, replicas, "batch norm's span"));
 }

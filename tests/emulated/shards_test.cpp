@@ -11,6 +11,7 @@
 #include "lockstep/reduce/tree.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "tests/emulated/cuda/gpu.hpp"
+#include "tests/emulated/made_rows.hpp"
 #include "tests/emulated/ranks.hpp"
 #include "tests/support/networks/sketch.hpp"
 
@@ -21,36 +22,18 @@ using namespace lockstep::test;
 
 constexpr std::size_t shards = 4, full_rows = 8, last_rows = 3;
 
-struct Rows {
-  explicit Rows(const nn::Network& network)
-      : bytes(network.input.count()), pixels(full_rows * bytes), targets(full_rows) {
-    for (std::size_t i = 0; i < pixels.size(); ++i)
-      pixels[i] = static_cast<std::uint8_t>(i * 37 % 251);
-    for (std::size_t i = 0; i < full_rows; ++i) {
-      const auto label = static_cast<std::int32_t>(i % network.classes);
-      targets[i] = {label, label, 1};
-    }
-  }
-  /// Of the first `rows` of a global batch, those of this rank's shards.
-  data::Batch of(const reduce::ShardRange& own, std::size_t rows, std::size_t index) const {
-    const std::size_t first = even_begin(rows, shards, own.first);
-    data::Batch batch;
-    batch.images = pixels.data() + first * bytes;
-    batch.targets = targets.data() + first;
-    batch.rows = batch.capacity = even_begin(rows, shards, own.last) - first;
-    batch.index = index;
-    return batch;
-  }
-  std::size_t bytes;
-  std::vector<std::uint8_t> pixels;
-  std::vector<data::Target> targets;
-};
+/// Of the first `rows` of a global batch, those of this rank's shards.
+data::Batch batch_of(const MadeRows& rows, const reduce::ShardRange& own, std::size_t global,
+                     std::size_t index) {
+  const std::size_t first = even_begin(global, shards, own.first);
+  return rows.batch(first, even_begin(global, shards, own.last) - first, index);
+}
 
 /// What a rank's training leaves: three steps, one of them with fewer rows than shards.
 std::string train_on(const nn::Network& network, Precision precision, comm::Communicator& world,
                      int device, bool graph) {
   const auto backend = make_cuda_backend(device);
-  const Rows rows(network);
+  const MadeRows rows(network, full_rows);
   train::TrainerSpec spec;
   spec.network = network;
   spec.program.batch = full_rows / shards;
@@ -68,7 +51,7 @@ std::string train_on(const nn::Network& network, Precision precision, comm::Comm
   for (std::size_t step = 0; step < 6; ++step) {
     const std::size_t global = step == 3 ? last_rows : full_rows;
     world.begin_step(step + 1);
-    trainer.step(rows.of(own, global, step), global, 0.1f);
+    trainer.step(batch_of(rows, own, global, step), global, 0.1f);
   }
   return fmt::format("{:08x}", trainer.parameters().hash());
 }

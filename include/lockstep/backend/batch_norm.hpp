@@ -31,6 +31,21 @@ constexpr Moments moments(double sum, double sum_of_squares, double count, doubl
   return {pivot + offset, variance < 0 ? 0 : variance};
 }
 
+/// Of `count` values: their mean, and the sum of their squared distances from it.
+struct SampleMoments {
+  double count = 0, mean = 0, squares = 0;
+  constexpr double variance() const { return squares / count; }
+};
+/// Of two sets of values together: Chan, Golub and LeVeque 1979. Unlike sums of x and x^2, it does
+/// not subtract large numbers that are nearly equal.
+constexpr SampleMoments merged(const SampleMoments& a, const SampleMoments& b) {
+  const double count = a.count + b.count;
+  if (!(count > 0)) return {};
+  const double distance = b.mean - a.mean, share = b.count / count;
+  return {count, a.mean + distance * share,
+          a.squares + b.squares + distance * distance * a.count * share};
+}
+
 /// With g the gradient of the normalised output and x' = (x - mean) / deviation:
 /// dx = gamma / deviation * (g - mean(g) - x' * mean(g * x')) = g * a + (x - mean) * b + c.
 struct NormGradient {

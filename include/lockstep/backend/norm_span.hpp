@@ -16,24 +16,13 @@
 #include <utility>
 
 #include "lockstep/backend/backend.hpp"
+#include "lockstep/backend/batch_norm.hpp"
 #include "lockstep/comm/communicator.hpp"
 
 namespace lockstep::backend {
 
-/// Of `count` values: their mean, and the sum of their squared distances from it.
-struct SampleMoments {
-  double count = 0, mean = 0, squares = 0;
-  constexpr double variance() const { return squares / count; }
-};
-/// Of two sets of values together: Chan, Golub and LeVeque 1979. Unlike sums of x and x^2, it does
-/// not subtract large numbers that are nearly equal.
-constexpr SampleMoments merged(const SampleMoments& a, const SampleMoments& b) {
-  const double count = a.count + b.count;
-  if (!(count > 0)) return {};
-  const double distance = b.mean - a.mean, share = b.count / count;
-  return {count, a.mean + distance * share,
-          a.squares + b.squares + distance * distance * a.count * share};
-}
+using arithmetic::merged;
+using arithmetic::SampleMoments;
 
 /// The ranks that share batch norm's statistics with this one.
 /// **Invariants:** its collectives are in the launch order of all others, because a tape's steps
@@ -49,6 +38,9 @@ class NormSpan {
   /// its own and gets the others. Waits for them, and meanwhile advances what else is in flight.
   /// Throws Error naming the ranks that are missing after the deadline.
   void gather(std::span<float> chunks, std::string_view name);
+  /// The same in a device's memory, without the host: the chunks go once `compute` has made this
+  /// rank's, and later work of `compute` has the others'.
+  void gather(std::span<float> chunks, std::string_view name, device::Stream& compute);
   /// Calls `arrived` until it is true. Meanwhile this rank counts as waiting for others.
   void wait(const std::function<bool()>& arrived);
   /// How long the host has waited for the others since the last call.

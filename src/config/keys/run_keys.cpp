@@ -382,7 +382,7 @@ std::vector<ConfigKey> model_keys() {
       key("model-options.zero-init-residual", &C::model_options, &Section::zero_init_residual,
           "the last batch norm of each branch starts with scale 0"),
       key("model-options.norm-ranks", &C::model_options, &Section::norm_ranks,
-          "on CPUs: groups of this many consecutive ranks normalise with the statistics of all of "
+          "groups of this many consecutive ranks normalise with the statistics of all of "
           "their rows (synchronised batch norm); 1: each rank with its own")
           .within(1, 1 << 20)
           .needs("freeze", trains_norms, "no batch norm trains")

@@ -125,6 +125,7 @@ class CudaBackend final : public backend::Backend {
   }
   device::Device& device() override { return device_; }
   backend::Vectors& vectors() override { return vectors_; }
+  bool shares_norms() const override { return true; }
 
   void require_part_fit(const nn::Network& network, const backend::ProgramSpec& spec) override {
     std::size_t free = 0, total = 0;

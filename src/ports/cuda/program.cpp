@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/backend/norm_span.hpp"
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/runtime/range.hpp"
 #include "ports/cuda/runtime/stream.hpp"
@@ -77,6 +78,14 @@ std::unique_ptr<Runner> make_runner(Context& context, std::size_t unit) {
   throw Error("a unit without a runner");
 }
 
+/// What the largest batch norm's ranks tell each other, where they share its statistics.
+std::size_t chunk_bytes(const ProgramPlan& plan, const backend::ProgramSpec& spec) {
+  int channels = 1;
+  for (const PlannedUnit& p : plan.units) channels = std::max(channels, p.shape.channels);
+  const std::size_t ranks = spec.norm_span ? spec.norm_span->ranks() : 1;
+  return ranks > 1 ? ranks * NormChunks::floats(channels) * sizeof(float) : sizeof(float);
+}
+
 /// Checks the memory for a further program of a backend. The first ones were checked as a whole;
 /// only the memory for values grows with the batch.
 void require_room(std::size_t needed, std::size_t batch) {
@@ -110,6 +119,7 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
       plan_(plan_program(network_, spec_, shares.planner, shares.block.size())),
       input_(network_, spec_, device_),
       metrics_(sizeof(DeviceMetrics), "the metrics"),
+      chunks_(chunk_bytes(plan_, spec_), "batch norm's numbers of all ranks"),
       tickets_(std::max<std::size_t>(plan_.tickets, 1) * sizeof(unsigned), "the sums' tickets"),
       context_{network_, spec_, plan_, parameters_, device_, input_},
       scalars_(spec_.slots) {
@@ -126,6 +136,10 @@ CudaProgram::CudaProgram(const nn::Network& network, const backend::ProgramSpec&
   for (const DeviceBuffer* zeros : {&metrics_, &tickets_})
     check_cuda(cudaMemsetAsync(zeros->data(), 0, zeros->size(), context_.stream()),
                "cudaMemsetAsync");
+  if (spec_.norm_span && spec_.norm_span->ranks() > 1) {
+    const backend::NormSpan& span = *spec_.norm_span;
+    context_.chunks = {chunks_.as<float>(), span.ranks(), span.rank(), spec_.batch};
+  }
   for (std::size_t u = 0; u < plan_.units.size(); ++u) runners_.push_back(make_runner(context_, u));
   make_tapes();
 }
@@ -150,8 +164,12 @@ void CudaProgram::make_tapes() {
     Runner& runner = *runners_[u];
     const Unit& unit = plan_.units[u].unit;
     if (runs_forward(unit.kind))
-      forward_.push_back(
-          placed({unit.name, [&runner] { runner.forward(); }, {}, engine(u)}, false));
+      forward_.push_back(placed({.name = unit.name,
+                                 .run = [&runner] { runner.forward(); },
+                                 .final_slices = {},
+                                 .engine = engine(u),
+                                 .join = runner.join()},
+                                false));
   }
   if (!spec_.training) return;
   for (const bool accumulate : {false, true}) {

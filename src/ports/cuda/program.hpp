@@ -116,7 +116,7 @@ class CudaProgram final : public backend::Program {
   ProgramPlan plan_;
   std::shared_ptr<DeviceBuffer> block_, workspace_;
   InputBatch input_;
-  DeviceBuffer metrics_, tickets_;
+  DeviceBuffer metrics_, chunks_, tickets_;
   Context context_;
   std::vector<std::optional<optim::StepScalars>> scalars_;  // by slot
   std::vector<std::unique_ptr<Runner>> runners_;

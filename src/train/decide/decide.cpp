@@ -190,7 +190,7 @@ std::string remedy_of(const StepRows& rows, const config::Config& config) {
   if (parts > 0) return fmt::format("use --accumulate {}", parts);
   const std::string larger =
       fmt::format("use --batch {} or more", 2 * replicas * config.accumulate);
-  return replicas == 1 ? larger : larger + ", fewer ranks, or on CPUs --model-options.norm-ranks";
+  return replicas == 1 ? larger : larger + ", fewer ranks, or --model-options.norm-ranks";
 }
 
 }  // namespace

@@ -33,12 +33,6 @@ void run(const Tape& tape) {
   for (const TapeStep& step : tape) step.run();
 }
 
-std::vector<float> exported(const Parameters& parameters, Part part, std::size_t slice) {
-  std::vector<float> values(parameters.layout().slices[slice].tensor.count());
-  parameters.export_slice(part, slice, values);
-  return values;
-}
-
 struct Frozen {
   Frozen(Backend& backend, const Case& c, const nn::Network& network, Precision precision)
       : parameters(backend.make_parameters(network, precision, Keeps::training)) {

@@ -261,10 +261,14 @@ double Compiled::run(const Case& c, std::size_t first, bool accumulate) {
   return program->take_metrics().loss;
 }
 
-std::vector<float> Compiled::exported(Part part, std::size_t s) const {
-  std::vector<float> values(parameters->layout().slices[s].tensor.count());
-  parameters->export_slice(part, s, values);
+std::vector<float> exported(const Parameters& parameters, Part part, std::size_t slice) {
+  std::vector<float> values(parameters.layout().slices[slice].tensor.count());
+  parameters.export_slice(part, slice, values);
   return values;
+}
+
+std::vector<float> Compiled::exported(Part part, std::size_t s) const {
+  return test::exported(*parameters, part, s);
 }
 
 double gradient_distance(const Compiled& compiled,

@@ -47,6 +47,8 @@ double distance(const std::vector<float>& got, const std::vector<double>& want);
 /// That of a case's training, with smoothing.
 ProgramSpec spec_of(const Case& c, std::size_t rows, Precision precision);
 
+std::vector<float> exported(const Parameters& parameters, Part part, std::size_t slice);
+
 /// A case's network and weights on a backend, with a program of `rows` rows.
 struct Compiled {
   Compiled(const Case& c, const ProgramSpec& spec, std::unique_ptr<Backend> on);

@@ -74,12 +74,25 @@ struct NormChannels {
 constexpr std::size_t norm_channel_arrays = 9;
 NormChannels norm_channels(float* memory, int channels);
 
+/// Where ranks share a batch norm's statistics: what they tell each other, on the device. A rank's
+/// chunk has how many rows it has, then two numbers for each channel: mean and sum of squared
+/// distances from it, or the two sums of backward.
+struct NormChunks {
+  float* all = nullptr;  ///< nullptr: the batch norm has its own statistics
+  std::size_t ranks = 1, rank = 0;
+  std::size_t rows = 0;  ///< of this rank: images
+  static constexpr std::size_t floats(int channels) {
+    return 1 + 2 * static_cast<std::size_t>(channels);
+  }
+};
+
 /// The batch norm's slices of the arena. The gradients of running statistics are this rank's share
 /// of the batch's statistics.
 struct NormParameters {
   const float *gamma, *beta, *running_mean, *running_var;
   float *dgamma, *dbeta, *mean_share, *var_share;
   float epsilon, momentum;
+  NormChunks chunks = {};  ///< where ranks share the statistics
 };
 
 /// Where the blocks that sum a batch norm meet. Kernels of one stream may share it.
@@ -98,6 +111,11 @@ void norm_statistics(const void* x, const Matrix& shape, Storage storage,
 void norm_statistics_of_sums(const float* sums, const Matrix& shape,
                              const NormParameters& parameters, const NormChannels& channels,
                              cudaStream_t stream);
+/// Where ranks share statistics, both only fill this rank's chunk; this follows once all are there.
+void norm_statistics_of_ranks(const Matrix& shape, const NormParameters& parameters,
+                              const NormChannels& channels, cudaStream_t stream);
+/// Without rows: the chunk counts for nothing.
+void norm_nothing(const NormChunks& chunks, int channels, cudaStream_t stream);
 /// The same from the running statistics.
 void norm_running(const Matrix& shape, const NormParameters& parameters,
                   const NormChannels& channels, cudaStream_t stream);
@@ -140,6 +158,10 @@ void norm_gradients(const NormBackward& op, const Matrix& shape, Storage storage
 void norm_gradients_of_sums(const float* sums, const Matrix& shape,
                             const NormParameters& parameters, const NormChannels& channels,
                             bool accumulate, const DeviceScalars* scalars, cudaStream_t stream);
+/// As norm_statistics_of_ranks(), in backward: gamma's and beta's gradients are this rank's.
+void norm_gradients_of_ranks(const Matrix& shape, const NormParameters& parameters,
+                             const NormChannels& channels, bool accumulate,
+                             const DeviceScalars* scalars, cudaStream_t stream);
 /// dx = g * a + (x - mean) * b + c, where g is op.g if that was written; dx may be op.x.
 void norm_input_gradient(const NormBackward& op, const Matrix& shape, Storage storage,
                          const NormChannels& channels, void* dx, cudaStream_t stream);

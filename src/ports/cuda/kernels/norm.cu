@@ -15,6 +15,8 @@ __device__ void set_channel(const NormChannels& to, int c,
   to.half_shift[c] = __float2half_rn(n.shift);
 }
 
+using backend::arithmetic::SampleMoments;
+
 /// Sets one channel's numbers from the moments of its batch.
 __device__ void set_batch_channel(const NormChannels& to, int c,
                                   const backend::arithmetic::Moments& m, const NormParameters& p) {
@@ -22,6 +24,14 @@ __device__ void set_batch_channel(const NormChannels& to, int c,
   set_channel(
       to, c,
       backend::arithmetic::norm_channel(m.mean, m.variance, p.gamma[c], p.beta[c], p.epsilon));
+}
+
+/// The same, or tells them to the ranks that share them.
+__device__ void give_channel(const NormChannels& to, int c, const backend::arithmetic::Moments& m,
+                             const NormParameters& p, const Matrix& shape) {
+  if (!p.chunks.all) return set_batch_channel(to, c, m, p);
+  own_chunk(p.chunks, shape.channels)
+      .set(c, p.chunks.rows, m.mean, m.variance * static_cast<double>(shape.rows));
 }
 
 // Any value of the channel is a good pivot, so take the last row, where the walk begins: it is
@@ -52,8 +62,8 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
   }
   sum_blocks(shape, channel, sums, to, [&](int c, double sum, double squares) {
     const auto count = static_cast<double>(shape.rows);
-    set_batch_channel(n, c, backend::arithmetic::moments(sum, squares, count, to_float(last[c])),
-                      p);
+    give_channel(n, c, backend::arithmetic::moments(sum, squares, count, to_float(last[c])), p,
+                 shape);
   });
 }
 
@@ -61,10 +71,23 @@ __global__ void statistics_of_sums_kernel(const float* sums, Matrix shape, NormP
                                           NormChannels n) {
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
-  set_batch_channel(n, c,
-                    backend::arithmetic::moments(sums[c], sums[shape.channels + c],
-                                                 static_cast<double>(shape.rows), 0),
-                    p);
+  give_channel(n, c,
+               backend::arithmetic::moments(sums[c], sums[shape.channels + c],
+                                            static_cast<double>(shape.rows), 0),
+               p, shape);
+}
+
+/// In the order of the ranks, so that all of them get the same bits.
+__global__ void statistics_of_ranks_kernel(Matrix shape, NormParameters p, NormChannels n) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= shape.channels) return;
+  const double pixels = pixels_of(p.chunks, shape);
+  SampleMoments all;
+  for (std::size_t rank = 0; rank < p.chunks.ranks; ++rank) {
+    const NormChunk its = chunk_of(p.chunks, rank, shape.channels);
+    all = merged(all, {its.rows() * pixels, its.first(c), its.second(c)});
+  }
+  set_batch_channel(n, c, {all.mean, all.variance()}, p);
 }
 
 __global__ void running_kernel(int channels, NormParameters p, NormChannels n) {
@@ -176,6 +199,19 @@ void norm_statistics_of_sums(const float* sums, const Matrix& shape,
   launch("statistics_of_sums_kernel", statistics_of_sums_kernel,
          blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, sums, shape,
          parameters, channels);
+}
+
+void norm_statistics_of_ranks(const Matrix& shape, const NormParameters& parameters,
+                              const NormChannels& channels, cudaStream_t stream) {
+  launch("statistics_of_ranks_kernel", statistics_of_ranks_kernel,
+         blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, shape,
+         parameters, channels);
+}
+
+void norm_nothing(const NormChunks& chunks, int channels, cudaStream_t stream) {
+  const std::size_t floats = NormChunks::floats(channels);
+  check_cuda(cudaMemsetAsync(chunks.all + chunks.rank * floats, 0, floats * sizeof(float), stream),
+             "cudaMemsetAsync");
 }
 
 void norm_running(const Matrix& shape, const NormParameters& parameters,

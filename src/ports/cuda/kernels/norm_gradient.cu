@@ -57,14 +57,23 @@ struct Gradient {
 };
 
 /// Sets the gradients from the sums of g and of g * (x - mean) over one channel.
-__device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
+/// The sums that backward makes over a channel's values.
+struct GradientSums {
+  double g, gx;
+};
+
+/// `own`: of this rank's rows; `all`: of those over which the statistics are, `count` in all.
+__device__ void set_gradients(int c, const GradientSums& own, const GradientSums& all, double count,
                               const NormParameters& p, const NormChannels& n, bool accumulate,
                               const DeviceScalars* scalars) {
-  const auto g =
-      backend::arithmetic::norm_gradient(sum_g, sum_gx, count, n.scale[c], n.inverse_deviation[c]);
-  n.a[c] = g.a;
-  n.b[c] = g.b;
-  n.c[c] = g.c;
+  const auto of = [&](const GradientSums& sums) {
+    return backend::arithmetic::norm_gradient(sums.g, sums.gx, count, n.scale[c],
+                                              n.inverse_deviation[c]);
+  };
+  const auto input = of(all), g = of(own);
+  n.a[c] = input.a;
+  n.b[c] = input.b;
+  n.c[c] = input.c;
   p.dgamma[c] = accumulate ? p.dgamma[c] + g.dgamma : g.dgamma;
   p.dbeta[c] = accumulate ? p.dbeta[c] + g.dbeta : g.dbeta;
   const float share = scalars->step.statistics_share;
@@ -73,6 +82,14 @@ __device__ void set_gradients(int c, double sum_g, double sum_gx, double count,
   p.var_share[c] =
       backend::arithmetic::kept_statistic(accumulate, p.var_share[c], share, p.momentum,
                                           backend::arithmetic::unbiased(n.variance[c], count));
+}
+
+/// Sets them, or tells the sums to the ranks that share the statistics.
+__device__ void give_gradients(int c, const GradientSums& own, const NormParameters& p,
+                               const NormChannels& n, bool accumulate, const DeviceScalars* scalars,
+                               const Matrix& shape) {
+  if (p.chunks.all) return own_chunk(p.chunks, shape.channels).set(c, p.chunks.rows, own.g, own.gx);
+  set_gradients(c, own, own, static_cast<double>(shape.rows), p, n, accumulate, scalars);
 }
 
 template <class T, Mask mask, bool two>
@@ -103,8 +120,7 @@ __global__ void __launch_bounds__(block_threads, blocks_each)
         });
   }
   sum_blocks(shape, channel, sums, to, [&](int c, double sum_g, double sum_gx) {
-    const auto count = static_cast<double>(shape.rows);
-    set_gradients(c, sum_g, sum_gx, count, p, n, accumulate, scalars);
+    give_gradients(c, {sum_g, sum_gx}, p, n, accumulate, scalars, shape);
   });
 }
 
@@ -114,8 +130,26 @@ __global__ void gradients_of_sums_kernel(const float* sums, Matrix shape, NormPa
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   const double dgamma = sums[c], dbeta = sums[shape.channels + c];
-  set_gradients(c, dbeta, dgamma / static_cast<double>(n.inverse_deviation[c]),
-                static_cast<double>(shape.rows), p, n, accumulate, scalars);
+  give_gradients(c, {dbeta, dgamma / static_cast<double>(n.inverse_deviation[c])}, p, n, accumulate,
+                 scalars, shape);
+}
+
+/// In the order of the ranks.
+__global__ void gradients_of_ranks_kernel(Matrix shape, NormParameters p, NormChannels n,
+                                          bool accumulate, const DeviceScalars* scalars) {
+  const int c = static_cast<int>(thread_index());
+  if (c >= shape.channels) return;
+  double count = 0;
+  GradientSums own{}, all{};
+  for (std::size_t rank = 0; rank < p.chunks.ranks; ++rank) {
+    const NormChunk its = chunk_of(p.chunks, rank, shape.channels);
+    const GradientSums sums{its.first(c), its.second(c)};
+    if (rank == p.chunks.rank) own = sums;
+    all.g += sums.g;
+    all.gx += sums.gx;
+    count += its.rows() * pixels_of(p.chunks, shape);
+  }
+  set_gradients(c, own, all, count, p, n, accumulate, scalars);
 }
 
 template <class T, Mask mask, bool two>
@@ -180,6 +214,14 @@ void norm_gradients_of_sums(const float* sums, const Matrix& shape,
                             bool accumulate, const DeviceScalars* scalars, cudaStream_t stream) {
   launch("gradients_of_sums_kernel", gradients_of_sums_kernel,
          blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, sums, shape,
+         parameters, channels, accumulate, scalars);
+}
+
+void norm_gradients_of_ranks(const Matrix& shape, const NormParameters& parameters,
+                             const NormChannels& channels, bool accumulate,
+                             const DeviceScalars* scalars, cudaStream_t stream) {
+  launch("gradients_of_ranks_kernel", gradients_of_ranks_kernel,
+         blocks_for(static_cast<std::size_t>(shape.channels)), block_threads, stream, shape,
          parameters, channels, accumulate, scalars);
 }
 

@@ -8,6 +8,30 @@
 /// So the order of the sums does not depend on which block is last: atomics only count arrivals.
 namespace lockstep::cuda {
 
+/// One rank's chunk of what ranks tell each other.
+struct NormChunk {
+  float* at;
+  int channels;
+  __device__ void set(int c, std::size_t rows, double first, double second) const {
+    if (c == 0) at[0] = static_cast<float>(rows);
+    at[1 + c] = static_cast<float>(first);
+    at[1 + channels + c] = static_cast<float>(second);
+  }
+  __device__ double rows() const { return static_cast<double>(at[0]); }
+  __device__ double first(int c) const { return static_cast<double>(at[1 + c]); }
+  __device__ double second(int c) const { return static_cast<double>(at[1 + channels + c]); }
+};
+__device__ inline NormChunk chunk_of(const NormChunks& chunks, std::size_t rank, int channels) {
+  return {chunks.all + rank * NormChunks::floats(channels), channels};
+}
+__device__ inline NormChunk own_chunk(const NormChunks& chunks, int channels) {
+  return chunk_of(chunks, chunks.rank, channels);
+}
+/// How many values of a channel one image has.
+__device__ inline double pixels_of(const NormChunks& chunks, const Matrix& shape) {
+  return static_cast<double>(shape.rows / chunks.rows);
+}
+
 // Values of one access, in every storage. The sums of more would take the registers in which the
 // next rows arrive from memory.
 constexpr int sum_width = 4;

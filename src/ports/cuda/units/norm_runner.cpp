@@ -1,3 +1,4 @@
+#include "lockstep/backend/norm_span.hpp"
 #include "ports/cuda/units/runner.hpp"
 
 namespace lockstep::cuda {
@@ -19,7 +20,8 @@ class NormRunner final : public Runner {
                 .mean_share = find(backend::Part::gradients, ".running_mean"),
                 .var_share = find(backend::Part::gradients, ".running_var"),
                 .epsilon = node().epsilon,
-                .momentum = node().momentum};
+                .momentum = node().momentum,
+                .chunks = c.chunks};
   }
 
   void forward() override {
@@ -30,6 +32,10 @@ class NormRunner final : public Runner {
       norm_statistics(x(), p.shape, c.plan.storage, numbers_, channels(), scratch(), c.stream());
     else
       norm_running(p.shape, numbers_, channels(), c.stream());
+    if (shares()) {
+      gather();
+      norm_statistics_of_ranks(p.shape, numbers_, channels(), c.stream());
+    }
     // Sums walk from the last rows to the first; otherwise a convolution has just written the last.
     if (p.value != nowhere) apply(!sums_here);  // else its reader applies it
   }
@@ -37,9 +43,18 @@ class NormRunner final : public Runner {
   /// From the moments that the first pass left.
   void again() override { apply(false); }
 
+  std::function<void()> join() override {
+    if (!shares()) return {};
+    return [this] {
+      norm_nothing(c.chunks, p.shape.channels, c.stream());
+      gather();
+    };
+  }
+
   std::vector<backend::TapeStep> backward(bool accumulate) override {
     backend::TapeStep step{
         p.unit.name + " gradient", [this, accumulate] { differentiate(accumulate); }, {}};
+    step.join = join();
     for (const char* name : {".weight", ".bias", ".running_mean", ".running_var"})
       step.final_slices.push_back(c.parameters.slice_index(node().name + name));
     return {step};
@@ -65,6 +80,13 @@ class NormRunner final : public Runner {
   NormChannels channels() const { return norm_channels(c.at<float>(p.extra), p.shape.channels); }
   SumScratch scratch() const { return {c.workspace, c.tickets}; }
 
+  bool shares() const { return c.chunks.all != nullptr && c.plan.training; }
+  /// Until it is called, the chunks have this rank's numbers; then those of all.
+  void gather() const {
+    const std::size_t floats = c.chunks.ranks * NormChunks::floats(p.shape.channels);
+    c.spec.norm_span->gather({c.chunks.all, floats}, p.unit.name, c.device.compute());
+  }
+
   void differentiate(bool accumulate) {
     NormBackward op{};
     op.first = first_gradient();
@@ -76,8 +98,16 @@ class NormRunner final : public Runner {
     op.g = c.at(p.skip_gradient);
     norm_gradients(op, p.shape, c.plan.storage, numbers_, channels(), accumulate,
                    c.parameters.scalars(), scratch(), c.stream());
+    end_sums(accumulate);
     norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
                         c.stream());
+  }
+
+  void end_sums(bool accumulate) {
+    if (!shares()) return;
+    gather();
+    norm_gradients_of_ranks(p.shape, numbers_, channels(), accumulate, c.parameters.scalars(),
+                            c.stream());
   }
 
   /// The reader's data gradient ended before the ReLU and made the sums.
@@ -86,6 +116,7 @@ class NormRunner final : public Runner {
     op.down = true;  // the data gradient has just written the last rows
     norm_gradients_of_sums(c.at<float>(sums_of_gradient(c.plan, p)), p.shape, numbers_, channels(),
                            accumulate, c.parameters.scalars(), c.stream());
+    end_sums(accumulate);
     norm_input_gradient(op, p.shape, c.plan.storage, channels(), c.at(p.input_gradient),
                         c.stream());
   }

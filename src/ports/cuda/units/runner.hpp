@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "lockstep/backend/program.hpp"
 #include "lockstep/base/error.hpp"
 #include "ports/cuda/device.hpp"
+#include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/parameters.hpp"
 #include "ports/cuda/plan/plan.hpp"
 
@@ -79,6 +81,7 @@ struct Context {
   std::byte* workspace = nullptr;  ///< plan.workspace bytes
   unsigned* tickets = nullptr;     ///< plan.tickets of them, which its kernels keep at 0
   DeviceMetrics* metrics = nullptr;
+  NormChunks chunks = {};      ///< for all batch norms of the program, in turn
   std::size_t slot = 0;        ///< whose micro-batch runs
   bool after_forward = false;  ///< what is made again has another place then
 
@@ -100,6 +103,8 @@ class Runner {
   /// The same for values that backward makes again. What a batch norm learnt from the whole batch
   /// stays.
   virtual void again() { forward(); }
+  /// What a rank without rows does in forward, where others wait for it; empty for nothing.
+  virtual std::function<void()> join() { return {}; }
   /// The unit's steps in backward, in order; empty where nothing has a gradient.
   virtual std::vector<backend::TapeStep> backward(bool accumulate) = 0;
 
