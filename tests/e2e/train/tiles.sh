@@ -56,6 +56,13 @@ fi
 
 # ---- with stages ---------------------------------------------------------------------------------
 run ranks 2 "${any[@]}" "${usual[@]}" --accumulate 3 --tiles 2 --out flat
+some=(--accumulate 3 --tiles 2 --recompute auto --memory-limit)
+run ranks 2 "${any[@]}" "${usual[@]}" "${some[@]}" 1000 --out none
+limit=$(grep -oE 'needs at least [0-9]+' <<<"$said" | grep -oE '[0-9]+' | sort -n | tail -n 1)
+[[ $limit ]] &&
+  run ranks 2 "${any[@]}" "${usual[@]}" "${some[@]}" $((limit + 4194304)) --out some &&
+  ((status == 0)) && same_run flat some
+verdict $? 'all tiles make the same values again, as few as a limit allows, with the same bits'
 for words in '2 1f1b' '3 gpipe' '2 zb-h1'; do
   read -r stages order <<<"$words"
   run ranks $((2 * stages)) "${any[@]}" "${usual[@]}" --accumulate 3 --tiles 2 \
