@@ -79,6 +79,7 @@ Command add_lint(Arguments root);
 Command add_scaling(Arguments root);
 Command add_search(Arguments root);
 Command add_simulate(Arguments root);
+Command add_plan(Arguments root);
 
 /// What a command is for: what it prints, without which it has failed, or files. A training
 /// continues without its log.
@@ -89,13 +90,13 @@ struct OwnCommand {
   Product product;
 };
 inline constexpr OwnCommand all_commands[] = {
-    {add_train, Product::files},   {add_resume, Product::files}, {add_eval, Product::text},
-    {add_predict, Product::files}, {add_serve, Product::files},  {add_export, Product::files},
-    {add_average, Product::files}, {add_pack, Product::files},   {add_topo, Product::text},
-    {add_info, Product::text},     {add_why, Product::text},     {add_report, Product::text},
-    {add_doctor, Product::text},   {add_bench, Product::text},   {add_preflight, Product::text},
-    {add_whoami, Product::text},   {add_lint, Product::text},    {add_scaling, Product::text},
-    {add_search, Product::text},   {add_simulate, Product::text}};
+    {add_train, Product::files},   {add_resume, Product::files},  {add_eval, Product::text},
+    {add_predict, Product::files}, {add_serve, Product::files},   {add_export, Product::files},
+    {add_average, Product::files}, {add_pack, Product::files},    {add_topo, Product::text},
+    {add_info, Product::text},     {add_why, Product::text},      {add_report, Product::text},
+    {add_doctor, Product::text},   {add_bench, Product::text},    {add_preflight, Product::text},
+    {add_whoami, Product::text},   {add_lint, Product::text},     {add_scaling, Product::text},
+    {add_search, Product::text},   {add_simulate, Product::text}, {add_plan, Product::text}};
 
 // Under `lockstep bench`.
 Command add_bench_binding(Arguments bench);

@@ -28,6 +28,7 @@ struct PreflightOptions {
 /// The step that a training with these keys would make there.
 backend::PreflightSpec spec_of(const PreflightOptions& options) {
   config::Config config = options.run.of_steps("nothing runs on a GPU that is not here");
+  config::require_whole_replicas(config, "this is about a GPU's steps");
   config.backend = config::BackendChoice::cuda;
   config::resolve(config, 1);
   const data::DataSetInfo rows = train::synthetic_rows(config);

@@ -209,29 +209,14 @@ Command add_simulate(Arguments root) {
       "Predict a training's step on a machine that is not here, on any number of ranks. Takes all "
       "keys of a training; where none is given, the machine's model, precision and buckets count, "
       "and 32 rows a rank");
-  app.add("--machine", options->machine, "description of the machine: jobs/machines/*.toml")
-      .required()
-      .called("FILE");
+  add_machine_options(app, *options).required();
   app.add("--ranks", options->ranks, "numbers of ranks")
       .called("N,N,...")
       .shows("1, a node, ... up to 10,000");
-  add_count(app, "--per-node", options->per_node, {0, 4096, true},
-            "ranks of each node; auto: the machine's devices");
   app.add("--power-sgd-gb-s", options->power_sgd_gb_s,
           "10^9 bytes of gradients that a rank makes products of in a second")
       .within(0.001, 1e6)
       .shows_default();
-  app.add("--tape", options->tape,
-          "instead of the machine's pace: a tape that bench train --layers --json measured, or a "
-          "GPU's profile (jobs/gpus)")
-      .called("FILE");
-  app.add("--efficiency", options->efficiency,
-          "share of its stated rates that the profile's GPU reaches")
-      .within(0.001, 1)
-      .shows_default();
-  app.add("--comm", options->comm,
-          "instead of the machine's network: what bench comm --json measured")
-      .called("FILE");
   app.add("--hwloc", options->hwloc,
           "also show the paths inside a node that this describes (lstopo --of xml)")
       .called("FILE");

@@ -147,6 +147,16 @@ void Backend::require_fit(const nn::Network& network, const ProgramSpec& spec) {
   require_part_fit(trained, with_weights);
 }
 
+PlannedMemory Backend::plan(const nn::Network& network, const ProgramSpec& spec) {
+  check(plans(), name() + " does not plan");
+  ProgramSpec planned = spec;
+  planned.planned = true;
+  const auto parameters = make_parameters(network, spec.precision, Keeps::nothing);
+  const nn::ArenaLayout& layout = parameters->layout();
+  return {sizeof(float) * (3 * layout.size + layout.frozen_size),
+          compile(network, planned, *parameters)->memory()};
+}
+
 std::optional<Floor> Backend::floor(const nn::Network& network, const ProgramSpec& spec) {
   if (network.frozen_nodes == 0) return floor_of_part(network, spec);
   const auto [frozen, trained] = nn::split_frozen(network);
@@ -181,7 +191,8 @@ std::unique_ptr<Parameters> Backend::make_parameters(const nn::Network& network,
                                                      Precision precision, Keeps keeps) {
   if (network.frozen_nodes == 0) return make_part_parameters(network, precision, keeps);
   const auto [frozen, trained] = nn::split_frozen(network);
-  auto first = make_part_parameters(frozen, precision, Keeps::weights);
+  auto first = make_part_parameters(frozen, precision,
+                                    keeps == Keeps::nothing ? Keeps::nothing : Keeps::weights);
   auto parameters = make_part_parameters(trained, precision, keeps);
   parameters->add_frozen(network, std::move(first));
   return parameters;

@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 /// What `bench train --layers --json` wrote.
 struct MeasuredTape : MeasuredPace {
   std::size_t batch = 0, ranks = 0;
+  std::size_t tape_rows = 0;  ///< of the micro-batch that was measured; 0: a rank's batch
 
   static void fields(auto& self, auto&& visit) {
     visit("model", self.model);
@@ -27,6 +28,7 @@ struct MeasuredTape : MeasuredPace {
     visit("forward_steps", self.forward_steps);
     visit("update_ms", self.update_ms);
     visit("tape", self.tape);
+    visit.later("tape_rows", self.tape_rows);
   }
 };
 
@@ -39,7 +41,7 @@ MeasuredPace parse_tape(const Json& json, const std::string& origin) {
               std::ranges::all_of(pace.tape, [](const auto& step) { return step.ms >= 0; }),
           origin + ": 'forward_steps', 'update_ms' or an 'ms' of the tape is not a count or time");
   pace.origin = origin;
-  pace.rows = pace.batch / pace.ranks;
+  pace.rows = pace.tape_rows > 0 ? pace.tape_rows : pace.batch / pace.ranks;
   return pace;
 }
 

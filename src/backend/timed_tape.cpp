@@ -1,7 +1,9 @@
 #include "lockstep/backend/timed_tape.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -11,11 +13,15 @@
 namespace lockstep::backend {
 namespace {
 
-constexpr GpuRates balanced{.bandwidth = 1,
-                            .fp32 = operations_a_byte,
-                            .tf32 = operations_a_byte,
-                            .bf16 = operations_a_byte,
-                            .fp16 = operations_a_byte};
+/// Of a device that computes that much while it moves a byte; 0: bytes take no time.
+GpuRates balanced(double operations) {
+  const double rate = operations > 0 ? operations : 1;
+  return {.bandwidth = operations > 0 ? 1 : std::numeric_limits<double>::infinity(),
+          .fp32 = rate,
+          .tf32 = rate,
+          .bf16 = rate,
+          .fp16 = rate};
+}
 
 /// An update reads weights, gradients and momentum, and writes weights and momentum.
 constexpr double update_floats = 5;
@@ -97,10 +103,11 @@ void add_to_kernels(TimedTape& tape, const nn::Network& network, double ms) {
 }
 
 TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precision,
-                  const LinePace& pace, const nn::Network* of) {
-  TimedTape tape = floors(network, rows, precision, balanced);
-  const nn::Network& whole = of ? *of : network;
-  const TimedTape all = of ? floors(whole, rows, precision, balanced) : tape;
+                  const LinePace& pace, const TapeOf& of) {
+  const GpuRates rates = balanced(of.operations_a_byte);
+  TimedTape tape = floors(network, rows, precision, rates);
+  const nn::Network& whole = of.whole ? *of.whole : network;
+  const TimedTape all = of.whole ? floors(whole, rows, precision, rates) : tape;
   scale(tape, pace.row_ms * static_cast<double>(rows) / (all.forward_ms() + all.backward_ms()));
   add_to_kernels(tape, network, pace.step_ms / kernels_of(all, whole));
   tape.update_ms = 0;  // part of step_ms
@@ -108,38 +115,62 @@ TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precis
 }
 
 TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision precision,
-                  const GpuPace& pace, const nn::Network*) {
+                  const GpuPace& pace, const TapeOf&) {
   TimedTape tape = floors(network, rows, precision, pace.rates);
   scale(tape, 1 / pace.efficiency);
   tape.update_ms /= pace.efficiency;
   return tape;
 }
 
+/// The share of a convolution's backward that its weight gradient needs, by operations.
+double weights_share(const nn::Network& network, const std::vector<std::size_t>& nodes) {
+  double weights = 0, all = 0;
+  for (const std::size_t n : nodes) {
+    if (network.nodes[n].op != nn::Op::conv) continue;
+    const nn::NodeCost cost = nn::cost_of(network, n, {});
+    weights += cost.weight_gradient.operations;
+    all += cost.weight_gradient.operations + cost.data_gradient.operations;
+  }
+  return all > 0 ? weights / all : 0;
+}
+
+/// Steps of a measured tape that belong to a network, or a stage of the one that was measured. A
+/// step that names no node belongs to the stage of the one before.
 TimedTape of_pace(const nn::Network& network, std::size_t rows, Precision, const MeasuredPace& pace,
-                  const nn::Network*) {
-  require(network.nodes.front().op != nn::Op::receive && network.nodes.back().op != nn::Op::send,
-          pace.origin +
-              ": a tape that was measured is one rank's, with all layers: for a stage "
-              "give clock.row-ms or a GPU's profile");
+                  const TapeOf& of) {
+  const nn::Network& whole = of.whole ? *of.whole : network;
   const auto other = [&](const std::string& what) {
     return InputError(fmt::format("{}: its tape is of {} and does not fit {}: {}", pace.origin,
-                                  pace.model, network.name, what));
+                                  pace.model, whole.name, what));
   };
   std::map<std::string, std::size_t> waiting;
-  const nn::ArenaLayout layout = plain_layout(network);
-  for (std::size_t s = 0; s < layout.slices.size(); ++s) waiting[layout.slices[s].tensor.name] = s;
+  std::set<std::string> elsewhere;
+  const nn::ArenaLayout layout = plain_layout(network), all = plain_layout(whole);
+  for (const nn::Slice& slice : all.slices) elsewhere.insert(slice.tensor.name);
+  for (std::size_t s = 0; s < layout.slices.size(); ++s) {
+    waiting[layout.slices[s].tensor.name] = s;
+    elsewhere.erase(layout.slices[s].tensor.name);
+  }
   const double factor = static_cast<double>(rows) / static_cast<double>(pace.rows);
   TimedTape tape;
-  tape.update_ms = pace.update_ms;
+  tape.update_ms =
+      pace.update_ms * static_cast<double>(layout.size) / static_cast<double>(all.size);
+  bool inside = network.nodes.front().op != nn::Op::receive;
   for (std::size_t i = 0; i < pace.tape.size(); ++i) {
-    TimedStep step{pace.tape[i].name, pace.tape[i].ms * factor, {}};
-    for (const std::string& tensor : pace.tape[i].final_tensors) {
+    const MeasuredPace::Step& measured = pace.tape[i];
+    if (i == pace.forward_steps) inside = network.nodes.back().op != nn::Op::send;
+    const std::vector<std::size_t> own = nodes_of_step(network, measured.name);
+    if (!own.empty() || !nodes_of_step(whole, measured.name).empty()) inside = !own.empty();
+    TimedStep step{measured.name, measured.ms * factor, {}};
+    for (const std::string& tensor : measured.final_tensors) {
+      if (elsewhere.erase(tensor) > 0) continue;
       const auto found = waiting.find(tensor);
       if (found == waiting.end()) throw other(tensor + " is not there, or there twice");
       step.final_slices.push_back(found->second);
       waiting.erase(found);
     }
-    (i < pace.forward_steps ? tape.forward : tape.backward).push_back(std::move(step));
+    if (i >= pace.forward_steps) step.weights_ms = step.ms * weights_share(network, own);
+    if (inside) (i < pace.forward_steps ? tape.forward : tape.backward).push_back(std::move(step));
   }
   if (!waiting.empty()) throw other(waiting.begin()->first + " is never final");
   return tape;
@@ -156,13 +187,25 @@ double sum_ms(const std::vector<TimedStep>& steps) {
 double TimedTape::forward_ms() const { return sum_ms(forward); }
 double TimedTape::backward_ms() const { return sum_ms(backward); }
 
+std::vector<std::size_t> nodes_of_step(const nn::Network& network, const std::string& name) {
+  std::vector<std::size_t> nodes;
+  const std::string all = name.substr(0, name.find(' '));
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('+', at), all.size());
+    for (std::size_t n = 0; n < network.nodes.size(); ++n)
+      if (all.compare(at, end - at, network.nodes[n].name) == 0) nodes.push_back(n);
+    at = end + 1;
+  }
+  return nodes;
+}
+
 nn::ArenaLayout plain_layout(const nn::Network& network) {
   return nn::arena_layout(network, [](const nn::Tensor& tensor) { return tensor.count(); });
 }
 
 TimedTape time_tape(const nn::Network& network, std::size_t rows, Precision precision,
-                    const Pace& pace, const nn::Network* whole) {
-  return std::visit([&](const auto& one) { return of_pace(network, rows, precision, one, whole); },
+                    const Pace& pace, const TapeOf& of) {
+  return std::visit([&](const auto& one) { return of_pace(network, rows, precision, one, of); },
                     pace);
 }
 

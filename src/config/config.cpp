@@ -240,9 +240,6 @@ void check_stages(const Config& config) {
             "the ranks of a node have different layers");
   leave_out(config.sync.every > 1, "sync.every", "the stages of a replica must agree in each step");
   leave_out(config.sync.gossip, "sync.gossip", "the stages of a replica must agree in each step");
-  leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute",
-            "memory-limit counts one program with all layers: give the number of segments of a "
-            "stage");
   refuser(config, "pipeline")(
       config.pipeline == PipelineOrder::zb_h1 &&
           config.recompute.mode != backend::Recompute::Mode::none,
@@ -263,8 +260,6 @@ void check_tiles(const Config& config) {
   leave_out(config.sync.gossip, "sync.gossip", "the tiles of a replica must agree in each step");
   leave_out(config.data.shuffle == data::Shuffle::node, "data.shuffle",
             "the tiles of an image have the same rows, on whatever nodes they are");
-  leave_out(config.recompute.mode == backend::Recompute::Mode::automatic, "recompute",
-            "all tiles make the same values again: give the number of segments");
 }
 
 void check_clock(const Config& config) {

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/train/specs.hpp"
 #include "train/decide/decide.hpp"
 #include "train/files/resume.hpp"
@@ -57,9 +56,7 @@ void PreparedRun::decide_start(comm::Control& control, const std::optional<Resum
   trainer_spec_.program.loss.weights = data_.loss_weights();
   trainer_spec_.local = make_local_spec(config_, spec_.nodes, data_.steps_per_epoch());
   trainer_spec_.power_sgd = make_power_sgd_spec(config_, data_.steps_per_epoch());
-  nn::WorkSpec work{.rows = trainer_spec_.program.batch,
-                    .value_bytes = backend::value_bytes(config_.precision)};
-  if (backend_.name() == "clock") work.operations_a_byte = backend::operations_a_byte;
+  const nn::WorkSpec work = stage_work(trainer_spec_.program, backend_);
   pipeline_ = std::make_unique<Pipeline>(
       PipelineSpec{.order = config_.pipeline, .micro_batches = config_.accumulate, .work = work},
       trainer_spec_.network, communicator_, grid.stages);

@@ -27,6 +27,12 @@ struct StepFigures {
   double clipped_norm = 0;                                 ///< as Parameters::clipped_norm()
   std::optional<optim::TrustRatios> trust = std::nullopt;  ///< as Parameters::trust_ratios()
 };
+/// Memory of a training's step in bytes, as the backend would place it.
+struct PlannedMemory {
+  std::size_t parameters = 0;  ///< weights, gradients and momentum
+  MemoryPlan program;
+  std::size_t total() const { return parameters + program.activations + program.workspace; }
+};
 /// Reads the figures of one step. Call it once.
 using ReadFigures = std::function<StepFigures()>;
 
@@ -50,6 +56,12 @@ class Backend {
   /// memory available and the largest micro-batch that fits. The CPU backend finds out when it
   /// allocates.
   void require_fit(const nn::Network& network, const ProgramSpec& spec);
+  /// True where plan() can be called.
+  virtual bool plans() const { return false; }
+  /// What the parameters and this program would take, to the byte. Allocates none of it, and needs
+  /// no other ranks: of tiles, only ProgramSpec::tile. Throws InputError as compile() does.
+  /// REQUIRES: plans().
+  PlannedMemory plan(const nn::Network& network, const ProgramSpec& spec);
   /// How long a training step takes at rates measured now; nothing where they cannot be measured.
   std::optional<Floor> floor(const nn::Network& network, const ProgramSpec& spec);
   /// True when programs of this precision can use Winograd's algorithm on request. cuDNN chooses

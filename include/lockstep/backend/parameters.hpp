@@ -17,8 +17,9 @@ namespace lockstep::backend {
 
 enum class Part { weights, gradients, momentum, average, second_moments };
 
-/// What parameters have memory for: all that a training needs, or the weights alone.
-enum class Keeps { training, weights };
+/// What parameters have memory for: all that a training needs, the weights alone, or, to plan,
+/// nothing.
+enum class Keeps { training, weights, nothing };
 
 using optim::LossScale;
 

@@ -110,6 +110,9 @@ struct ProgramSpec {
   /// Micro-batches of this program are in flight together with those of another one for other rows:
   /// what it keeps shares no memory with that.
   bool own_memory = false;
+  /// Set by Backend::plan(): the program only says what memory it would take. It has none, and
+  /// nothing to run.
+  bool planned = false;
 };
 
 /// The two numbers a and b of a channel by which its values v enter the network: as v * a + b where

@@ -35,13 +35,23 @@ struct TimedTape {
 /// The arena without padding. All backends have the same slices, in the same order.
 nn::ArenaLayout plain_layout(const nn::Network& network);
 
+/// The nodes that a step's name says: "layer1.0.conv1+layer1.0.downsample.0 backward" has two, a
+/// step between the nodes none.
+std::vector<std::size_t> nodes_of_step(const nn::Network& network, const std::string& name);
+
+/// What a tape is of.
+struct TapeOf {
+  /// The network of which this is a stage, and whose pace it is; null: it is whole.
+  const nn::Network* whole = nullptr;
+  /// How a line's row_ms are spread: see nn::WorkSpec.
+  double operations_a_byte = backend::operations_a_byte;
+};
+
 /// How long each step of the tape takes for `rows` rows at this pace. A line's row_ms are spread
 /// over the steps as what nn::cost_of() says they need, its step_ms evenly over their kernels.
-/// `whole`: the network of which this is a stage, and whose pace it is; null: it is whole. Throws
-/// InputError naming the file where a measured tape is another network's, or a stage is asked for.
-/// Pure.
+/// Throws InputError naming the file where a measured tape is another network's. Pure.
 TimedTape time_tape(const nn::Network& network, std::size_t rows, Precision precision,
-                    const Pace& pace, const nn::Network* whole = nullptr);
+                    const Pace& pace, const TapeOf& of = {});
 
 /// The shortest time of one training step of `rows` rows at these rates, as the sum over nodes.
 double floor_ms(const nn::Network& network, std::size_t rows, Precision precision,

@@ -48,8 +48,9 @@ void add_rules(StepBench& bench, std::vector<TrainingArm>& arms) {
   train::TrainerSpec other = bench.run().trainer_spec();
   for (const auto& [name, formula] : rules) {
     other.formula = formula;
-    arms.push_back({name, std::make_unique<train::Trainer>(other, bench.run().backend(),
-                                                           bench.run().reducing())});
+    arms.push_back(
+        {name, std::make_unique<train::Trainer>(other, bench.run().backend(),
+                                                bench.run().reducing(), &bench.run().pipeline())});
   }
 }
 
@@ -241,17 +242,22 @@ void measure_in_a_row(const TrainBenchOptions& options, StepBench& bench, train:
 }
 
 /// What each step of the tape takes; also as a trace, on rank 0, if one is asked for.
-void add_tape(const TrainBenchOptions& options, const TapeTimes& times,
+void add_tape(const TrainBenchOptions& options, const TapeTimes& times, std::size_t rows,
               const std::optional<backend::Floor>& floor, bool is_root, Json& json) {
   json["forward_steps"] = times.forward_steps;
+  json["tape_rows"] = rows;
   json["tape"] = to_json(times, floor);
   if (is_root && !options.trace.empty()) write_report(options.trace, tape_trace(times));
 }
 
 int run_bench(Launch& launch, const TrainBenchOptions& options) {
   double started_s = now_s();
+  const config::Config asked = options.config();
+  if (options.reduction || options.times_tape())
+    config::require_whole_replicas(
+        asked, "--reduction and the times of the tape are about all of a replica's steps");
   const TrainingStart start =
-      start_training(launch, options.config(), options.run.recipe(), TrainedRows::synthetic);
+      start_training(launch, asked, options.run.recipe(), TrainedRows::synthetic);
   StepBench bench(start.spec, *start.compute.backend, *start.communicator, *launch.control);
   train::PreparedRun& run = bench.run();
   const train::TrainerSpec& spec = run.trainer_spec();
@@ -261,7 +267,8 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
       options.layers ? run.backend().floor(spec.network, spec.program) : std::nullopt;
   started_s += now_s() - asked_s;
   std::vector<TrainingArm> arms;
-  arms.push_back({"", std::make_unique<train::Trainer>(spec, run.backend(), run.reducing())});
+  arms.push_back(
+      {"", std::make_unique<train::Trainer>(spec, run.backend(), run.reducing(), &run.pipeline())});
   train::Trainer& trainer = *arms.front().trainer;
   bench.step(trainer);
   const double first_step_s = now_s() - started_s;
@@ -285,7 +292,8 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   add_training(spec, trainer, json);
   if (floor) add_floor(*floor, json);
   if (options.times_tape())
-    add_tape(options, time_tape(options, bench, trainer), floor, launch.rank.rank == 0, json);
+    add_tape(options, time_tape(options, bench, trainer), spec.program.batch, floor,
+             launch.rank.rank == 0, json);
   if (launch.rank.rank == 0) report(options, json);
   return status_done;
 }

@@ -265,6 +265,7 @@ int run(DataBenchOptions& options) {
   options.path = train::packed_set(
       options.path, options.validation ? PackedPart::validation : PackedPart::training);
   config::Config& config = options.config = options.run.of_steps("bench data only reads rows");
+  config::require_whole_replicas(config, "this is about rows");
   if (config.batch == 0 && config.batch_per_rank == 0) config.batch = 64;
   config.data.train = options.path;
   config::resolve(config, 1);

@@ -88,8 +88,7 @@ StepBench::StepBench(const train::RunSpec& spec, backend::Backend& backend,
     : control_(control),
       run_(spec, backend, communicator, control),
       data_(run_.trainer_spec().network,
-            train::own_rows(config().batch, config().shards,
-                            {.index = control.rank(), .count = control.world(), .ranks = {}}),
+            train::own_rows(config().batch, config().shards, spec.grid.replicas),
             static_cast<std::uint64_t>(control.rank()), backend.device()) {}
 
 void StepBench::step(train::Trainer& trainer, StepSeries* series) {

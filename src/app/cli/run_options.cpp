@@ -66,7 +66,6 @@ config::Config RunOptions::config(config::Config defaults) const {
 config::Config RunOptions::of_steps(std::string_view why, config::Config defaults) const {
   refuse_those_of_runs(why);
   apply(defaults);
-  config::require_whole_replicas(defaults, "this is about steps");
   defaults.resume.clear();
   defaults.optim.warmup_epochs = 0;
   defaults.sync.from_epoch = defaults.comm.power_sgd_from_epoch = 0;

@@ -22,6 +22,7 @@ class RunOptions {
   void add_to(Arguments app, KeysOf shown = KeysOf::no_help);
   /// Whether the command line has a key, known or not, or a file with keys.
   bool given() const;
+  bool given(const std::string& key) const { return given_.contains(key); }  ///< on the line
   /// Throws InputError naming a key on the command line that is about the files, commands or states
   /// of a run, which the command has not: `why`.
   void refuse_those_of_runs(std::string_view why) const;

@@ -23,10 +23,10 @@ constexpr double tried_buckets_mb[] = {1, 2, 4, 8, 16, 25, 50, 100};
 constexpr std::size_t usual_rows = 32;  // of each rank
 
 /// A machine's pace is that of plain steps.
-void say_what_is_left_out(const config::Config& training) {
+void say_what_is_left_out(const config::Config& training, const std::set<std::string>& answered) {
   std::vector<std::string> keys;
   for (const config::ConfigKey* key : config::changed_keys(training))
-    if (key->of_pace) keys.push_back(key->name);
+    if (key->of_pace && !answered.contains(key->name)) keys.push_back(key->name);
   if (!keys.empty())
     log::warn(fmt::format("the simulation does not know what {} {} of a step's time",
                           join(keys, ", "), keys.size() == 1 ? "makes" : "make"));
@@ -47,17 +47,46 @@ study::CommFigures read_comm(const std::string& file) {
 
 }  // namespace
 
+Argument add_machine_options(Arguments app, SimulateOptions& options) {
+  Argument machine =
+      app.add("--machine", options.machine, "description of the machine: jobs/machines/*.toml")
+          .called("FILE");
+  add_count(app, "--per-node", options.per_node, {0, 4096, true},
+            "ranks of each node; auto: the machine's devices");
+  app.add("--tape", options.tape,
+          "instead of the machine's pace: a tape that bench train --layers --json measured, or a "
+          "GPU's profile (jobs/gpus)")
+      .called("FILE");
+  app.add("--efficiency", options.efficiency,
+          "share of its stated rates that the profile's GPU reaches")
+      .within(0.001, 1)
+      .shows_default();
+  app.add("--comm", options.comm,
+          "instead of the machine's network: what bench comm --json measured")
+      .called("FILE");
+  return machine;
+}
+
+data::DataSetInfo rows_of_training(const config::Config& training) {
+  return training.data.train.empty() ? train::synthetic_rows(training)
+                                     : train::trained_rows(training);
+}
+
 Simulation::Simulation(const SimulateOptions& options)
-    : machine(study::parse_machine(read_text(options.machine), options.machine)) {
+    : machine(options.machine.empty()
+                  ? study::ideal_machine()
+                  : study::parse_machine(read_text(options.machine), options.machine)) {
   const study::DeviceProfile& device = machine.device;
   config::Config usual;
   usual.model = device.model;
   usual.precision = device.precision;
   training = options.run.of_steps("a simulation has no run", usual);
+  if (!options.answered.contains("stages"))
+    config::require_whole_replicas(training, "this is about steps");
   if (training.data.size == 0 && training.model == device.model) training.data.size = device.image;
   if (training.batch == 0 && training.batch_per_rank == 0) training.batch_per_rank = usual_rows;
-  say_what_is_left_out(training);
-  network = infer::make_network(training, train::synthetic_rows(training));
+  say_what_is_left_out(training, options.answered);
+  network = infer::make_network(training, rows_of_training(training));
   pace = options.tape.empty() ? backend::Pace(study::pace_for(device, network, training.precision))
                               : backend::read_pace(options.tape, options.efficiency);
   if (!options.comm.empty()) measured = read_comm(options.comm);

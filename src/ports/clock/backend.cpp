@@ -344,7 +344,7 @@ class ClockBackend final : public backend::Backend {
                                                  const backend::ProgramSpec& spec,
                                                  backend::Parameters&) override {
     return std::make_unique<ClockProgram>(
-        network, spec, time_tape(network, spec.batch, spec.precision, pace_, spec.whole),
+        network, spec, time_tape(network, spec.batch, spec.precision, pace_, {.whole = spec.whole}),
         device_.compute());
   }
   std::vector<double> norms(const backend::Parameters& parameters, backend::Part) override {

@@ -58,6 +58,7 @@ class CpuBackend final : public backend::Backend {
     return (precision == Precision::fp32 || precision == Precision::bf16) &&
            winograd_kernels(storage_of(precision), fewest_channels) != nullptr;
   }
+  bool plans() const override { return true; }
   bool shares_norms() const override { return true; }
   bool shares_images() const override { return true; }
   backend::Winograd measure_winograd(const nn::Network& network,
@@ -82,7 +83,8 @@ class CpuBackend final : public backend::Backend {
                                                  const backend::ProgramSpec& spec,
                                                  backend::Parameters& parameters) override {
     const bool by_winograd = spec.winograd.mode != backend::Winograd::Mode::never;
-    if (by_winograd && offers_winograd(spec.precision)) winograd_ = to_string(spec.winograd);
+    if (by_winograd && offers_winograd(spec.precision) && !spec.planned)
+      winograd_ = to_string(spec.winograd);
     return std::make_unique<CpuProgram>(network, spec, static_cast<CpuParameters&>(parameters),
                                         team_, block_of(spec), chunk_bytes_);
   }
@@ -119,6 +121,7 @@ class CpuBackend final : public backend::Backend {
 
  private:
   SharedBlock& block_of(const backend::ProgramSpec& spec) {
+    if (spec.planned) return no_block_;
     if (spec.own_memory && !spec.frozen) return own_blocks_.emplace_back();
     return spec.frozen ? frozen_block_ : block_;
   }
@@ -126,7 +129,7 @@ class CpuBackend final : public backend::Backend {
   CpuDevice device_;
   Team team_;
   CpuVectors vectors_{team_};
-  SharedBlock block_, frozen_block_;
+  SharedBlock block_, frozen_block_, no_block_;
   std::deque<SharedBlock> own_blocks_;  ///< of programs that share none; in place, for these
   std::size_t chunk_bytes_;
   std::string winograd_;  // the choice of the last program; empty: none

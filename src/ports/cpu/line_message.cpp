@@ -4,11 +4,11 @@
 
 namespace lockstep::cpu {
 
-void LineMessage::plan(backend::TileGroup& group, std::size_t batch, std::string name) {
-  group_ = &group;
+void LineMessage::plan(const Place& place, std::size_t batch, std::string name) {
+  group_ = place.group;
   batch_ = batch;
   name_ = std::move(name);
-  const nn::TilePlace mine = group.place();
+  const nn::TilePlace mine = place.tile;
   for (std::size_t tile = 0; tile < mine.count; ++tile) {
     if (tile == mine.index) continue;
     Peer peer{.tile = tile, .pieces = {}, .gives = {}, .takes = {}};
@@ -23,17 +23,13 @@ void LineMessage::plan(backend::TileGroup& group, std::size_t batch, std::string
       gives += piece.gives.count * lines.line_bytes * batch;
       takes += piece.takes.count * lines.line_bytes * batch;
     }
+    bytes_ += gives + takes;
+    if (!group_) continue;
     peer.gives.resize(gives);
     peer.takes.resize(takes);
     if (!peer.pieces.empty()) peers_.push_back(std::move(peer));
   }
   for (Peer& peer : peers_) messages_.push_back({peer.tile, peer.gives, peer.takes});
-}
-
-std::size_t LineMessage::bytes() const {
-  std::size_t bytes = 0;
-  for (const Peer& peer : peers_) bytes += peer.gives.size() + peer.takes.size();
-  return bytes;
 }
 
 void LineMessage::send() {

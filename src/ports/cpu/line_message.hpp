@@ -26,10 +26,14 @@ struct SharedLines {
 class LineMessage {
  public:
   void add(SharedLines lines) { shared_.push_back(std::move(lines)); }
+  struct Place {
+    nn::TilePlace tile;
+    backend::TileGroup* group;  ///< null: there are no others, and bytes() is all that is asked for
+  };
   /// Once all have been added. `name` is what errors call it.
-  void plan(backend::TileGroup& group, std::size_t batch, std::string name);
+  void plan(const Place& place, std::size_t batch, std::string name);
   bool empty() const { return messages_.empty(); }
-  std::size_t bytes() const;  ///< of memory
+  std::size_t bytes() const { return bytes_; }  ///< of memory
 
   void send();
   /// True once all has come, and was taken, and all has left. Does not wait.
@@ -48,7 +52,7 @@ class LineMessage {
   };
 
   backend::TileGroup* group_ = nullptr;
-  std::size_t batch_ = 0;
+  std::size_t batch_ = 0, bytes_ = 0;
   std::string name_;
   std::vector<SharedLines> shared_;
   std::vector<Peer> peers_;

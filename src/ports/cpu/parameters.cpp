@@ -65,7 +65,9 @@ CpuParameters::CpuParameters(const nn::Network& network, Storage storage, backen
   for (nn::Slice& slice : layout_.slices)
     if (slice.tensor.role == nn::Role::conv_weight)
       slice.form = matrix_form(formats_.at(slice.tensor.node).gradient);
-  const std::size_t parts = keeps == backend::Keeps::training ? average_part : 1;
+  const std::size_t parts = keeps == backend::Keeps::nothing    ? 0
+                            : keeps == backend::Keeps::training ? average_part
+                                                                : 1;
   for (std::size_t part = 0; part < parts; ++part)
     memory_[part] = HostMemory(layout_.size * sizeof(float));
   trust_.resize(layout_.slices.size());

@@ -59,7 +59,8 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
   check(spec.weights_later == 0 || spec.recompute.mode == backend::Recompute::Mode::none,
         "weight gradients that come later need what backward makes again");
   check(parameters.storage() == context_.storage, "the parameters were made for another precision");
-  check(spec.tile.is_whole() || (spec.training && spec.tiles && can_share_rows(network, true)),
+  check(spec.tile.is_whole() ||
+            (spec.training && (spec.tiles || spec.planned) && can_share_rows(network, true)),
         "tiles are of a network that trains, and belong to a group");
   context_.units =
       spec_.training ? lower(network_, context_.has_bands) : fold(network_, context_.shares_rows);
@@ -77,7 +78,7 @@ CpuProgram::CpuProgram(const nn::Network& network, const backend::ProgramSpec& s
   }
   make_runners();
   allocate();
-  make_tapes();
+  if (!spec_.planned) make_tapes();
 }
 
 void CpuProgram::make_runners() {
@@ -128,7 +129,7 @@ void CpuProgram::allocate() {
     messages->resize(regions);
   if (!spec_.training) context_.value_places = place_values(context_);
   for (auto& runner : runners_) {
-    require_room_for_kernels();
+    if (!spec_.planned) require_room_for_kernels();
     try {
       runner->plan();
     } catch (const dnnl::error& error) {
@@ -138,7 +139,9 @@ void CpuProgram::allocate() {
   }
   if (context_.span()) plan_norm_messages();
   place();
-  if (spec_.tiles) plan_line_messages();
+  if (!spec_.tile.is_whole()) plan_line_messages();
+  if (spec_.planned) return;
+  context_.block = block_.of_size(memory_.activations);
   const std::size_t scratch =
       *std::max_element(context_.scratch_of_region.begin(), context_.scratch_of_region.end());
   for (std::size_t lane = 0; lane < context_.lanes; ++lane) {
@@ -161,7 +164,7 @@ void CpuProgram::plan_line_messages() {
   for (auto& runner : runners_) runner->plan_messages();
   for (std::size_t r = 0; r < context_.regions.size(); ++r) {
     const auto plan = [&](LineMessage& message, const char* what) {
-      message.plan(*spec_.tiles, spec_.batch,
+      message.plan({spec_.tile, spec_.tiles}, spec_.batch,
                    fmt::format("lines of {} {}", context_.regions[r].name, what));
       memory_.workspace += message.bytes();
     };
@@ -199,7 +202,6 @@ void CpuProgram::place() {
              .without_reuse = placement.without_reuse(),
              .workspace = workspace(),
              .made_again = lifetimes_->share_made_again()};
-  context_.block = block_.of_size(memory_.activations);
 }
 
 std::size_t CpuProgram::workspace() const {

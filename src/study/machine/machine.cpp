@@ -113,6 +113,17 @@ MachineProfile parse_machine(std::string_view toml, const std::string& origin) {
   return profile;
 }
 
+MachineProfile ideal_machine() {
+  constexpr double no_limit = std::numeric_limits<double>::infinity();
+  MachineProfile profile;
+  profile.devices_per_node = std::size_t{1} << 20;
+  profile.device.pace.row_ms = 1;
+  profile.device.precision = backend::Precision::fp32;
+  profile.device.rates = {.bandwidth = no_limit, .fp32 = 1, .tf32 = 1, .bf16 = 1, .fp16 = 1};
+  profile.network.node_gb_per_s = profile.network.inside_gb_per_s = no_limit;
+  return profile;
+}
+
 backend::LinePace pace_for(const DeviceProfile& device, const nn::Network& network,
                            backend::Precision precision) {
   const nn::Network reference =
@@ -267,18 +278,28 @@ ReduceCost int8_cost(const NetworkProfile& network, const Layout& layout, double
           0};
 }
 
-ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+ReduceCost shift_cost(const NetworkProfile& network, const Layout& layout, std::size_t distance,
+                      double bytes) {
   if (layout.ranks <= 1) return {};
   const std::size_t on_node = std::min(layout.ranks, layout.per_node);
   const bool alone = layout.nodes() <= 1;
   const double inside_s = bytes / (network.inside_gb_per_s * 1e9);
-  double busy_s = 0, distances = 0;
+  const double leaving = alone ? 0 : static_cast<double>(std::min(distance, on_node));
+  const double stay_s = alone || distance < on_node ? inside_s : 0;
+  return {
+      std::max(stay_s, leaving * bytes / (network.node_gb_per_s * 1e9)) + 1e-6 * network.message_us,
+      message_latency_s(network, alone)};
+}
+
+ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes) {
+  ReduceCost mean;
+  double distances = 0;
   for (std::size_t distance = 1; distance < layout.ranks; distance *= 2, ++distances) {
-    const double leaving = alone ? 0 : static_cast<double>(std::min(distance, on_node));
-    const double stay_s = alone || distance < on_node ? inside_s : 0;
-    busy_s += std::max(stay_s, leaving * bytes / (network.node_gb_per_s * 1e9));
+    const ReduceCost one = shift_cost(network, layout, distance, bytes);
+    mean = {mean.busy_s + one.busy_s, one.delay_s};
   }
-  return {busy_s / distances + 1e-6 * network.message_us, message_latency_s(network, alone)};
+  if (distances > 0) mean.busy_s /= distances;
+  return mean;
 }
 
 double gather_s(const NetworkProfile& network, const Layout& layout, std::size_t group,

@@ -196,9 +196,8 @@ std::vector<NormGather> norm_gathers(const nn::Network& network) {
   return all;
 }
 
-StepTimeline simulate_step(const backend::TimedTape& tape, const nn::Network& network,
-                           std::size_t bucket_bytes, const CostOf& cost,
-                           const GatherSeconds& gather_s) {
+backend::TimedTape with_gathers(const backend::TimedTape& tape, const nn::Network& network,
+                                const GatherSeconds& gather_s) {
   const nn::ArenaLayout layout = backend::plain_layout(network);
   backend::TimedTape with = tape;
   for (const NormGather& gather : norm_gathers(network)) {
@@ -209,7 +208,14 @@ StepTimeline simulate_step(const backend::TimedTape& tape, const nn::Network& ne
         first = std::min(first, step_of(tape, layout, norm));
     (gather.backward ? with.backward : with.forward).at(first).ms += ms;
   }
-  StepTimeline step = simulate_step(with, layout, bucket_bytes, cost);
+  return with;
+}
+
+StepTimeline simulate_step(const backend::TimedTape& tape, const nn::Network& network,
+                           std::size_t bucket_bytes, const CostOf& cost,
+                           const GatherSeconds& gather_s) {
+  const backend::TimedTape with = with_gathers(tape, network, gather_s);
+  StepTimeline step = simulate_step(with, backend::plain_layout(network), bucket_bytes, cost);
   step.norms_ms = with.forward_ms() - tape.forward_ms() + with.backward_ms() - tape.backward_ms();
   step.forward_ms = tape.forward_ms();
   step.backward_ms = tape.backward_ms();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/backend/timed_tape.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -36,12 +37,23 @@ std::vector<backend::ProgramSpec> programs_of_run(const StartSetting& setting,
       if (part.rows > 0) sizes.insert(part.rows);
   std::vector<backend::ProgramSpec> programs;
   for (const std::size_t rows : sizes) programs.emplace_back(full).batch = rows;
-  if (!setting.data.validation()) return programs;
+  // The first stage validates with the whole network, whose weights it then has.
+  if (!setting.data.validation() || full.whole) return programs;
   backend::ProgramSpec& validation = programs.emplace_back(full);
   validation.training = false;
   validation.tile = {};
   if (setting.spec.config.eval.batch != 0) validation.batch = setting.spec.config.eval.batch;
   return programs;
+}
+
+/// What this rank has of the network.
+nn::Network own_part(const StartSetting& setting, const TrainerSpec& trainer) {
+  const comm::GridAxis& stages = setting.spec.grid.stages;
+  if (stages.count == 1) return trainer.network;
+  const nn::WorkSpec work = stage_work(trainer.program, setting.backend);
+  return nn::split(trainer.network,
+                   nn::balanced_cuts(trainer.network, static_cast<std::size_t>(stages.count),
+                                     work))[static_cast<std::size_t>(stages.index)];
 }
 
 /// Of shards, on which the bits depend: those of the run that is resumed, else this start's threads
@@ -57,6 +69,12 @@ std::size_t choose_lanes(const StartSetting& setting) {
 }
 
 }  // namespace
+
+nn::WorkSpec stage_work(const backend::ProgramSpec& program, const backend::Backend& backend) {
+  nn::WorkSpec work{.rows = program.batch, .value_bytes = backend::value_bytes(program.precision)};
+  if (backend.name() == "clock") work.operations_a_byte = backend::operations_a_byte;
+  return work;
+}
 
 Decided decide(const StartSetting& setting) {
   const RunSpec& spec = setting.spec;
@@ -94,14 +112,17 @@ Decided decide(const StartSetting& setting) {
   decisions.winograd = choose_winograd(setting, trainer.network, trainer.program);
   decisions.recompute = trainer.program.recompute;
   trainer.program.winograd = decisions.winograd;
-  count_process(decisions.recompute, trainer.network, programs_of_run(setting, trainer.program),
-                setting.backend,
+  const bool has_stages = spec.grid.stages.count > 1;
+  if (has_stages) trainer.program.whole = &trainer.network;
+  count_process(decisions.recompute, own_part(setting, trainer),
+                programs_of_run(setting, trainer.program), setting.backend,
                 {.loader_bytes = setting.data.loader_bytes(),
                  .average = trainer.average.kept(),
                  .second_moments = optim::has_second_moments(trainer.formula),
                  .update_bytes = trainer.program.update_bytes,
                  .exchange_bytes = trainer.program.exchange_bytes,
-                 .checkpoints = !spec.synthetic},
+                 .checkpoints = !spec.synthetic && spec.grid.stages.index == 0,
+                 .gathered = has_stages ? &trainer.network : nullptr},
                 setting.control);
   return {std::move(decisions), std::move(two_level)};
 }
@@ -131,6 +152,12 @@ bool has_limit(const backend::Recompute& recompute) {
 
 }  // namespace
 
+std::size_t bytes_next_to_steps(const OtherMemory& other, std::size_t weights, bool alone) {
+  const std::size_t vectors = (other.average ? 1U : 0) + (other.second_moments ? 1 : 0);
+  return trainer_bytes + other.loader_bytes + vectors * weights + other.update_bytes +
+         other.exchange_bytes + (other.checkpoints ? run_bytes : 0) + (alone ? 0 : message_bytes);
+}
+
 void count_process(backend::Recompute& recompute, const nn::Network& network,
                    std::span<const backend::ProgramSpec> programs, backend::Backend& backend,
                    const OtherMemory& other, comm::Control& control) {
@@ -140,14 +167,16 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   const double most = control.max({static_cast<double>(*measured)}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
   const std::size_t vectors = (other.average ? 1U : 0) + (other.second_moments ? 1 : 0);
-  const std::size_t needed = static_cast<std::size_t>(most) + trainer_bytes + other.loader_bytes +
-                             vectors * weights + other.update_bytes + other.exchange_bytes +
-                             (other.checkpoints ? run_bytes : 0) +
-                             (control.world() > 1 ? message_bytes : 0);
+  const std::size_t needed =
+      static_cast<std::size_t>(most) + bytes_next_to_steps(other, weights, control.world() == 1);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
   recompute.scratch_reserved = true;
-  if (other.checkpoints)
-    recompute.between_steps = (2 + vectors) * weights + largest_tensor(nn::tensors(network));
+  if (!other.checkpoints) return;
+  // A stage has a copy of the whole state, and then its image.
+  const nn::Network& whole = other.gathered ? *other.gathered : network;
+  const std::size_t copies = other.gathered ? 2 : 1;
+  recompute.between_steps = copies * (2 + vectors) * nn::numbers(whole) * sizeof(float) +
+                            largest_tensor(nn::tensors(whole));
 }
 
 std::size_t copies_within(const backend::Recompute& recompute, const backend::MemoryPlan& plan,

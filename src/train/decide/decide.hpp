@@ -15,7 +15,9 @@
 #include "lockstep/config/config.hpp"
 #include "lockstep/nn/arena.hpp"
 #include "lockstep/nn/network.hpp"
+#include "lockstep/nn/partition.hpp"
 #include "lockstep/train/decide/gpu_steps.hpp"
+#include "lockstep/train/decide/other_memory.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "train/decisions.hpp"
@@ -48,6 +50,9 @@ struct Decided {
 /// what was asked for cannot be. Call it when all but the parameters and the loader is there,
 /// because it counts the memory of the processes. Collective.
 Decided decide(const StartSetting& setting);
+
+/// By which the stages of a network are equal.
+nn::WorkSpec stage_work(const backend::ProgramSpec& program, const backend::Backend& backend);
 
 /// What a run's all-reduces may go through.
 struct ReductionSetting {
@@ -91,16 +96,6 @@ std::string why_not_one_row(const nn::Network& network);
 /// running variance fades to 0. Pure.
 void require_norm_values(const nn::Network& trained, const StepRows& rows,
                          const config::Config& config);
-
-/// What a rank's process keeps in memory next to a step's parameters, values and scratch.
-struct OtherMemory {
-  std::size_t loader_bytes = 0;  ///< of the loader's batches
-  bool average = false;          ///< of all weights
-  bool second_moments = false;   ///< of all gradients
-  std::size_t update_bytes = 0;
-  std::size_t exchange_bytes = 0;
-  bool checkpoints = false;  ///< rank 0 makes them in memory, while no step runs
-};
 
 /// A limit holds for the whole process: this tells the planner how much of it other things need,
 /// the same for all ranks. It runs `programs` once, those that the run will have, and sees what the

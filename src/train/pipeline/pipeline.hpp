@@ -14,7 +14,7 @@
 #include "lockstep/comm/nodes.hpp"
 #include "lockstep/nn/network.hpp"
 #include "lockstep/nn/partition.hpp"
-#include "train/pipeline/schedule.hpp"
+#include "lockstep/train/pipeline/schedule.hpp"
 
 namespace lockstep::train {
 

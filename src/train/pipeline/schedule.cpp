@@ -1,4 +1,4 @@
-#include "train/pipeline/schedule.hpp"
+#include "lockstep/train/pipeline/schedule.hpp"
 
 #include <fmt/format.h>
 

@@ -57,6 +57,14 @@ stages_like mixed 3 "${others[@]}" --stages 3 --pipeline zb-h1
 verdict $? 'so do LARS, clipping, an average and mixup'
 stages_like mixed 2 "${others[@]}" --stages 2 --pipeline gpipe --recompute 2
 verdict $? 'and values that backward makes again'
+least() {
+  run ranks 2 "${any[@]}" "${others[@]}" "$@" --recompute auto --memory-limit 1000 --out none
+  grep -oE 'needs at least [0-9]+' <<<"$said" | grep -oE '[0-9]+' | sort -n | tail -n 1
+}
+limit=$(least --stages 2) && [[ $limit ]] &&
+  stages_like mixed 2 "${others[@]}" --stages 2 --recompute auto \
+    --memory-limit $((limit + 4194304))
+verdict $? 'also as few of them as a limit allows'
 
 others=(--epochs 1 --optim.rule lamb --optim.lr 0.01 --freeze layer1 --accumulate 3
   --optim.clip-norm 1)
@@ -127,8 +135,7 @@ run ranks 2 "${any[@]}" --stages 2 --accumulate 25 --out none
 ((status == 2)) && says 'batch = 24 cannot be shared: each of ranks x accumulate = 1 x 25 = 25'
 verdict $? 'and more micro-batches than rows'
 unfit=('--shards 2' '--comm.wire bf16' '--comm.power-sgd 2' '--sync.every 2'
-  '--sync.gossip' '--model-options.norm-ranks 2' '--comm.all-reduce two-level'
-  '--recompute auto --memory-limit 4GB')
+  '--sync.gossip' '--model-options.norm-ranks 2' '--comm.all-reduce two-level')
 refused_with 'stages = 2' 4 "${any[@]}" --stages 2
 verdict $? 'what has no meaning with stages is an error, in one line each'
 run ranks 4 "${any[@]}" --stages 2 --pipeline zb-h1 --recompute 2 --out none
@@ -138,9 +145,12 @@ verdict $? 'weight gradients apart, of what backward makes again, are an error'
 run ranks 1 "${any[@]}" --pipeline gpipe --out none
 ((status == 2)) && says 'pipeline = gpipe would have no effect: stages is 1'
 verdict $? 'an order of micro-batches without stages is an error'
-run ranks 2 "$LOCKSTEP" bench train --model resnet20 --stages 2 --steps 1
-((status == 2)) && says 'error: stages = 2: this is about steps, in which each rank has all of a replica'
-verdict $? 'a benchmark of steps has no stages'
+run ranks 2 "$LOCKSTEP" bench train --model resnet20 --batch 8 --accumulate 4 --stages 2 --steps 1
+((status == 0)) && says 'resnet20 fp32 batch 8 on 2 x cpu.*images/s'
+verdict $? 'a benchmark of steps has stages'
+run ranks 2 "$LOCKSTEP" bench train --model resnet20 --stages 2 --steps 1 --layers
+((status == 2)) && says 'error: stages = 2: .*the times of the tape are about all of a replica'
+verdict $? 'but the times of a tape are those of one rank'
 
 # ---- over TCP ------------------------------------------------------------------------------------
 over_tcp 3 "${any[@]}" "${usual[@]}" --accumulate 4 --stages 3 --out tcp

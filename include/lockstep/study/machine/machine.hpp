@@ -66,6 +66,10 @@ struct MachineProfile {
 /// unknown, missing or no such number.
 MachineProfile parse_machine(std::string_view toml, const std::string& origin);
 
+/// Ranks on CPUs that compute alike, by operations alone (1 ms a row of ResNet-50), and whose
+/// messages take no time: where nothing is known of a machine.
+MachineProfile ideal_machine();
+
 /// An all-reduce of `bytes` bytes of gradients in float, by this network. Pure.
 ReduceCost all_reduce_cost(const NetworkProfile& network, const Layout& layout, double bytes);
 /// The same by what `bench comm` measured with as many ranks.
@@ -78,8 +82,13 @@ ReduceCost int8_cost(const NetworkProfile& network, const Layout& layout, double
 /// The same by `bench comm`'s all-gather, which the figures must have.
 ReduceCost int8_cost(const CommFigures& measured, double bytes);
 
-/// Each rank sends `bytes` bytes to the rank 1, 2, 4, ... places after it (reduce::ExchangeKind::
-/// gossip): the mean of these distances. Between nodes, a node's ranks share its rate. Pure.
+/// Each rank sends `bytes` bytes to the one that many places after it. Between nodes, a node's
+/// ranks share its rate. Pure.
+ReduceCost shift_cost(const NetworkProfile& network, const Layout& layout, std::size_t distance,
+                      double bytes);
+
+/// The same to the rank 1, 2, 4, ... places after it (reduce::ExchangeKind::gossip): the mean of
+/// these distances. Pure.
 ReduceCost push_cost(const NetworkProfile& network, const Layout& layout, double bytes);
 
 /// Each rank sends `bytes` bytes to each other one of its group, of `group` consecutive ranks that

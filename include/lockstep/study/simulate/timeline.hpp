@@ -68,6 +68,10 @@ std::vector<NormGather> norm_gathers(const nn::Network& network);
 /// Seconds of a gather in which each rank gives `bytes` bytes to each other one of its group.
 using GatherSeconds = std::function<double(double bytes)>;
 
+/// The tape of ranks that wait for each gather: the steps take that much longer. Pure.
+backend::TimedTape with_gathers(const backend::TimedTape& tape, const nn::Network& network,
+                                const GatherSeconds& gather_s);
+
 /// simulate_step() of ranks that wait for each gather: StepTimeline::norms_ms. Pure.
 StepTimeline simulate_step(const backend::TimedTape& tape, const nn::Network& network,
                            std::size_t bucket_bytes, const CostOf& cost,

@@ -17,12 +17,12 @@ constexpr std::size_t usual_period = 48;  // whole pixels of 1 to 4 channels
 void BoundaryRunner::plan() {
   check(gradients() <= 2, unit.name + ": the CPU backend sums at most two gradients");
   passed_ = map.with(c.spec.tile.of(map.shape.height));
-  for (std::size_t slot = 0; slot < c.spec.slots; ++slot)
+  for (std::size_t slot = 0; slot < c.spec.slots && !c.spec.planned; ++slot)
     memory_.emplace_back(value_bytes() * (1 + gradients()));
 }
 
 std::size_t BoundaryRunner::bytes() const {
-  return memory_.size() * value_bytes() * (1 + gradients());
+  return c.spec.slots * value_bytes() * (1 + gradients());
 }
 
 backend::Boundary BoundaryRunner::boundary() {

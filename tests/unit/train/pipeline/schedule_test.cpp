@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "train/pipeline/schedule.hpp"
+#include "lockstep/train/pipeline/schedule.hpp"
 
 using namespace lockstep;
 using namespace lockstep::train;

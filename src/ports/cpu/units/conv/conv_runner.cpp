@@ -43,7 +43,8 @@ std::size_t WeightCopies::add(Context& c, const dnnl::memory::desc& from,
   const auto found = std::find_if(copies_.begin(), copies_.end(),
                                   [&](const Copy& copy) { return copy.format == to; });
   if (found != copies_.end()) return found->buffer;
-  copies_.push_back({to, c.buffer(request), WeightReorder(from, to, c.lanes)});
+  copies_.push_back(
+      {to, c.buffer(request), c.spec.planned ? WeightReorder() : WeightReorder(from, to, c.lanes)});
   return copies_.back().buffer;
 }
 
@@ -124,16 +125,22 @@ ConvRunner::Prepared ConvRunner::prepare(const ConvCut& cut) {
   backend::WinogradPasses without = by_winograd_;
   if (tap_gradient_) without.weight_gradient = true;
   const bool needs_data_gradient = unit.differentiates && cut.outs.count > 0;
+  const auto made = [&](const ConvGeometry& g, bool data_gradient,
+                        const backend::WinogradPasses& other) {
+    if (!c.spec.planned) return make_conv(g, result.formats, cut.rows, data_gradient, other);
+    ConvPrimitives none;
+    none.scratch_bytes = conv_scratch_bytes(g, result.formats, cut.rows, data_gradient, other);
+    return none;
+  };
   if (c.has_bands) {
-    result.primitives = make_conv(cut.of_out, result.formats, cut.rows, false, without);
+    result.primitives = made(cut.of_out, false, without);
     if (needs_data_gradient && !without.data_gradient)
-      result.primitives.take_data_gradient(make_conv(cut.of_in, result.formats, cut.rows, true,
-                                                     {.forward = true, .weight_gradient = true}));
+      result.primitives.take_data_gradient(
+          made(cut.of_in, true, {.forward = true, .weight_gradient = true}));
   } else {
-    result.primitives =
-        make_conv(cut.of_out, result.formats, cut.rows, needs_data_gradient, without);
+    result.primitives = made(cut.of_out, needs_data_gradient, without);
   }
-  copy_weights(result);
+  copy_weights(result, needs_data_gradient);
   std::size_t scratch = result.primitives.scratch_bytes;
   if (by_winograd_.any()) {
     result.winograd_of_out = result.winograd_of_in = winograd_;
@@ -151,15 +158,15 @@ ConvRunner::Prepared ConvRunner::prepare(const ConvCut& cut) {
   return result;
 }
 
-void ConvRunner::copy_weights(Prepared& p) {
+void ConvRunner::copy_weights(Prepared& p, bool needs_data_gradient) {
   const auto request = [&](BufferRequest::Kind kind, const dnnl::memory::desc& format) {
     return BufferRequest{kind, format.get_size(), 0, unit.level, unit.level};
   };
   const ConvFormats& formats = p.formats;
-  if (p.primitives.forward && formats.forward != formats.gradient)
+  if (!by_winograd_.forward && formats.forward != formats.gradient)
     p.forward_copy = forward_copies_.add(c, formats.gradient, formats.forward,
                                          request(BufferRequest::Kind::forward, formats.forward));
-  if (p.primitives.backward_data)
+  if (needs_data_gradient && !by_winograd_.data_gradient)
     p.backward_copy =
         backward_copies_.add(c, formats.gradient, formats.backward_data,
                              request(BufferRequest::Kind::backward, formats.backward_data));
@@ -308,7 +315,8 @@ void ConvRunner::plan_messages() {
   if (!unit.differentiates) return;
   const std::size_t height = map.shape.height;
   const nn::LineRange all = c.tile_lines[c.spec.tile.index][index].output_gradient;
-  from_others_.resize((all.count - c.spec.tile.of(height).count) * map.line_bytes * c.spec.batch);
+  if (!c.spec.planned)
+    from_others_.resize((all.count - c.spec.tile.of(height).count) * map.line_bytes * c.spec.batch);
   c.output_gradients[unit.level].add(
       {.needed = c.needed(index, &UnitLines::output_gradient),
        .height = height,

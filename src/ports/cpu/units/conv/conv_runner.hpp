@@ -95,7 +95,7 @@ class ConvRunner final : public Runner {
   void choose_algorithms();
   ConvFormats formats_of(const ConvCut& cut) const;
   Prepared prepare(const ConvCut& cut);
-  void copy_weights(Prepared& prepared);
+  void copy_weights(Prepared& prepared, bool needs_data_gradient);
   void bind_lane(Prepared& prepared, const ConvCut& cut, std::size_t lane);
   std::byte* output(const nn::LineRange& lines) const { return c.at(x_) + map.offset(lines); }
   /// The gradient of these lines of the output: of a chunk's, also those that other tiles made.

@@ -200,37 +200,57 @@ ConvFormats ConvFormats::choose(const ConvGeometry& g) {
           .diff_weights_desc()};
 }
 
-ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
-                         bool needs_data_gradient, const backend::WinogradPasses& without) {
-  ConvPrimitives result;
-  const auto note = [&](const auto& desc) {
-    result.scratch_bytes = std::max(result.scratch_bytes, desc.scratchpad_desc().get_size());
-    result.implementations +=
-        std::string(result.implementations.empty() ? "" : " | ") + desc.impl_info_str();
-  };
+namespace {
+
+/// Calls take(description) for each pass that needs a primitive.
+template <class Take>
+void describe_passes(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
+                     bool needs_data_gradient, const backend::WinogradPasses& without,
+                     const Take& take) {
   try {
     const auto forward = forward_desc(g, formats.forward, rows);
-    if (!without.forward) {
-      result.forward = dnnl::convolution_forward(forward);
-      note(forward);
-    }
-    if (needs_data_gradient && !without.data_gradient) {
-      const auto desc =
-          backward_desc<dnnl::convolution_backward_data>(g, formats.backward_data, rows, forward);
-      result.backward_data = dnnl::convolution_backward_data(desc);
-      note(desc);
-    }
-    if (!without.weight_gradient) {
-      const auto desc =
-          backward_desc<dnnl::convolution_backward_weights>(g, formats.gradient, rows, forward);
-      result.backward_weights = dnnl::convolution_backward_weights(desc);
-      note(desc);
-    }
+    if (!without.forward) take(forward);
+    if (needs_data_gradient && !without.data_gradient)
+      take(backward_desc<dnnl::convolution_backward_data>(g, formats.backward_data, rows, forward));
+    if (!without.weight_gradient)
+      take(backward_desc<dnnl::convolution_backward_weights>(g, formats.gradient, rows, forward));
   } catch (const dnnl::error& e) {
     throw Error(
         fmt::format("oneDNN has no implementation of {} for {} rows: {}", g.name, rows, e.what()));
   }
+}
+
+void make(const dnnl::convolution_forward::primitive_desc& desc, ConvPrimitives& to) {
+  to.forward = dnnl::convolution_forward(desc);
+}
+void make(const dnnl::convolution_backward_data::primitive_desc& desc, ConvPrimitives& to) {
+  to.backward_data = dnnl::convolution_backward_data(desc);
+}
+void make(const dnnl::convolution_backward_weights::primitive_desc& desc, ConvPrimitives& to) {
+  to.backward_weights = dnnl::convolution_backward_weights(desc);
+}
+
+}  // namespace
+
+ConvPrimitives make_conv(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
+                         bool needs_data_gradient, const backend::WinogradPasses& without) {
+  ConvPrimitives result;
+  describe_passes(g, formats, rows, needs_data_gradient, without, [&](const auto& desc) {
+    make(desc, result);
+    result.scratch_bytes = std::max(result.scratch_bytes, desc.scratchpad_desc().get_size());
+    result.implementations +=
+        std::string(result.implementations.empty() ? "" : " | ") + desc.impl_info_str();
+  });
   return result;
+}
+
+std::size_t conv_scratch_bytes(const ConvGeometry& g, const ConvFormats& formats, std::size_t rows,
+                               bool needs_data_gradient, const backend::WinogradPasses& without) {
+  std::size_t bytes = 0;
+  describe_passes(g, formats, rows, needs_data_gradient, without, [&](const auto& desc) {
+    bytes = std::max(bytes, desc.scratchpad_desc().get_size());
+  });
+  return bytes;
 }
 
 void ConvPrimitives::take_data_gradient(const ConvPrimitives& other) {

@@ -84,6 +84,10 @@ struct ConvPrimitives {
 /// `without`: passes that need no primitive, because they use Winograd's algorithm.
 ConvPrimitives make_conv(const ConvGeometry& geometry, const ConvFormats& formats, std::size_t rows,
                          bool needs_data_gradient, const backend::WinogradPasses& without = {});
+/// ConvPrimitives::scratch_bytes of the same, without making them.
+std::size_t conv_scratch_bytes(const ConvGeometry& geometry, const ConvFormats& formats,
+                               std::size_t rows, bool needs_data_gradient,
+                               const backend::WinogradPasses& without);
 
 /// What follows the products of an evaluation's convolution: the sum with what is in the
 /// destination, and the ReLU, which keeps a NaN but makes one of minus infinity. REQUIRES: the
