@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include <unistd.h>
+
 #include "cluster/identity/launchers.hpp"
 #include "lockstep/base/process.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -269,6 +271,17 @@ EnvLookup process_environment() {
     if (!value) return std::nullopt;
     return value;
   };
+}
+
+Variables process_variables() {
+  Variables variables;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view text(*one);
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos)
+      variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  return variables;
 }
 
 const char* to_string(Authority authority) {

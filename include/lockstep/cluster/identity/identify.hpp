@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ namespace lockstep::cluster {
 /// Reads one environment variable; a test passes a map.
 using EnvLookup = std::function<std::optional<std::string>(std::string_view)>;
 EnvLookup process_environment();
+/// All variables of an environment, by their names.
+using Variables = std::map<std::string, std::string, std::less<>>;
+Variables process_variables();
 
 /// The values that this machine's srun accepts for --mpi=; empty when there is no srun.
 using SrunMpiTypes = std::function<std::vector<std::string>()>;
