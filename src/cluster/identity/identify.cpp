@@ -286,6 +286,10 @@ Variables process_variables() {
 
 const char* to_string(Authority authority) {
   switch (authority) {
+    case Authority::declared:
+      return "LOCKSTEP_WORLD";
+    case Authority::trainer:
+      return "Kubeflow Trainer";
     case Authority::open_mpi:
       return "Open MPI";
     case Authority::slurm:
