@@ -12,6 +12,7 @@
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
+#include "app/start/meeting_options.hpp"
 #include "app/trained/members.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -323,6 +324,7 @@ Command add_eval(Arguments root) {
   auto options = std::make_shared<EvalOptions>();
   Arguments app = root.add_command(
       "eval", "Measure a checkpoint on a data set: each row counts once, for any number of ranks");
+  add_meeting(app);
   app.add("checkpoint", options->checkpoint,
           "checkpoint, .safetensors, .pth, .npz or .onnx file, or the folder of a run: its "
           "best.h5, or its newest")

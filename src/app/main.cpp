@@ -15,6 +15,7 @@
 #include "app/cli/command_line.hpp"
 #include "app/commands.hpp"
 #include "app/start/end.hpp"
+#include "app/start/meeting_options.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
@@ -38,6 +39,7 @@ std::string fault_of_output() {
 }
 
 int run(Launch& launch, const Command& command, Product product) {
+  take_meeting();
   RankEnd end(launch);
   try {
     const int status = command.run(launch);

@@ -2,6 +2,7 @@
 
 #include "app/cli/pack_options.hpp"
 #include "app/commands.hpp"
+#include "app/start/meeting_options.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/train/ending/stop_signal.hpp"
 
@@ -20,6 +21,7 @@ Command add_pack(Arguments root) {
       "shapes. Under mpirun or srun all ranks share the work; resumes after an interruption");
   const auto options = std::make_shared<PackOptions>();
   add_pack_options(app, *options);
+  add_meeting(app);
   return {app,
           [options](Launch& launch) {
             launch.start(shard_deadline_s);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.hpp"
+#include "app/start/meeting_options.hpp"
 #include "lockstep/base/log.hpp"
 #include "lockstep/base/text/json_text.hpp"
 #include "lockstep/base/text/table.hpp"
@@ -114,7 +115,8 @@ std::string try_to_start(Launch& launch, double deadline_s) {
 int run(Launch& launch, bool json, double deadline_s) {
   const cluster::EnvLookup env = cluster::process_environment();
   launch.rank = cluster::identify(env, std::nullopt);
-  const std::string note = cluster::describe_endless_yields(env);
+  std::string note = cluster::describe_endless_yields(env);
+  if (note.empty()) note = cluster::describe_service_links(env);
   const std::string wrong = cluster::launched(env) ? try_to_start(launch, deadline_s) : "";
   const bool by_mpi =
       launch.control && launch.tensors && launch.tensors->world() == launch.control->world();
@@ -144,6 +146,7 @@ Command add_whoami(Arguments root) {
       "whoami",
       "Show who each rank is: what the launcher's variables and MPI say, what is used, what is "
       "ignored and why. Exit status 2 when they contradict each other, with the line to change.");
+  add_meeting(app);
   app.add_flag("--json", options->json, "print JSON");
   app.add("--comm.deadline-s,--deadline-s", options->deadline_s,
           "how long to wait for the other ranks")

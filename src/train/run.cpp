@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/build_id.hpp"
+#include "lockstep/base/cgroup.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
 #include "lockstep/base/log.hpp"
@@ -261,6 +262,24 @@ std::string describe_outputs(const data::DataSetInfo& input) {
   return counted(outputs, "class");
 }
 
+/// Says a cgroup's limit of memory, which ends a process that needs more without a word.
+void log_memory_limit(const RunParts& parts, const backend::MemoryPlan& memory) {
+  constexpr std::size_t number_bytes = 3 * sizeof(float);  // weight, gradient, momentum
+  const auto limit = look_at_group().memory_bytes;
+  if (!limit || parts.backend.name() != "cpu") return;
+  const std::size_t ranks = parts.spec.nodes.local_size(0);
+  const std::size_t needed = ranks * (memory.activations + memory.workspace +
+                                      number_bytes * learned_numbers(parts.whole.network));
+  const std::string what =
+      fmt::format("a cgroup limits memory to {}; steps of {} need {} at least",
+                  human_bytes(static_cast<double>(*limit)), counted(ranks, "rank"),
+                  human_bytes(static_cast<double>(needed)));
+  if (needed <= *limit) return log::info(what);
+  log::warn(what +
+            ": the system will end them. Take fewer rows (--batch), or more parts of them "
+            "(--accumulate)");
+}
+
 /// Logs what is about to be trained, on what and how: it fits on a screen.
 void log_run(const RunParts& parts) {
   const RunSpec& spec = parts.spec;
@@ -289,6 +308,7 @@ void log_run(const RunParts& parts) {
                         human_bytes(static_cast<double>(memory.activations)),
                         human_bytes(static_cast<double>(memory.without_reuse)),
                         counted(trainer.exchange().buckets().size(), "bucket")));
+  log_memory_limit(parts, memory);
   if (config.shards > 0)
     log::info(describe_shards(config, replicas, trainer.program_spec(), parts.backend.threads()));
   if (const std::string stages = parts.whole.pipeline.describe(parts.whole.network);

@@ -1,13 +1,11 @@
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "app/commands.hpp"
 #include "app/start/compute.hpp"
+#include "app/start/traps_here.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -58,30 +56,6 @@ nn::Network network_of(std::size_t floats) {
       {.name = "loss", .op = nn::Op::loss, .inputs = {1}, .shape = {classes, 1, 1}});
   return network;
 }
-
-/// NCCL logs into a file while it starts; its table is read from there.
-class NcclLog {
- public:
-  explicit NcclLog(bool wanted) {
-    if (!wanted || std::getenv("NCCL_DEBUG")) return;
-    path_ = std::filesystem::temp_directory_path() / fmt::format("lockstep-nccl-{}", getpid());
-    setenv("NCCL_DEBUG", "INFO", 0);
-    setenv("NCCL_DEBUG_SUBSYS", "INIT,TUNING", 0);
-    setenv("NCCL_DEBUG_FILE", path_.c_str(), 0);
-  }
-  ~NcclLog() {
-    std::error_code none;
-    std::filesystem::remove(path_, none);
-  }
-  NcclLog(const NcclLog&) = delete;
-  NcclLog& operator=(const NcclLog&) = delete;
-  std::string text() const {
-    return !path_.empty() && std::filesystem::exists(path_) ? read_text(path_) : "";
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 Wires connect_wires(Launch& launch, const CommBenchOptions& options, const std::string& backend) {
   Wires wires;
@@ -237,7 +211,7 @@ int run(Launch& launch, const CommBenchOptions& options) {
   const bool leads = launch.rank.rank == 0;
   if (leads && !options.json.empty()) require_report_fits(options.json);
   const std::string backend = decide_backend(launch, options.backend);
-  const NcclLog nccl_log(leads && backend == "cuda");
+  const NcclLog nccl_log(leads && backend == "cuda" ? "INIT,TUNING" : "");
   Wires wires = connect_wires(launch, options, backend);
   study::CommFigures figures{.ranks = launch.rank.world,
                              .nodes = static_cast<int>(launch.nodes.count()),

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "app/start/compute.hpp"
+#include "app/start/traps_here.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
@@ -122,15 +123,18 @@ NodeCheck check_nodes(Launch& launch, const NodeCheckSpec& spec) {
   launch.control->barrier("preflight");
   cluster::NodeFigures mine = cluster::measure_cores(plan.compute);
   mine.host = launch.nodes.name_of(launch.nodes.node_of(launch.rank.rank));
+  const cluster::NodeLook look = look_at_launch(launch);
   if (launch.nodes.leads_node(launch.rank.rank)) {
-    mine.facts = cluster::node_facts(machine, spec.paths);
+    mine.facts = cluster::node_facts(machine, look, spec.paths);
     mine.disk = cluster::measure_disk(spec.directory);
   }
   const std::vector<cluster::NodeFigures> nodes = gather_figures(launch, mine);
   const std::vector<cluster::LinkFigures> links = measure_links(launch, began_s);
+  const auto traps = traps_of_nodes(launch, look, cluster::TrapScope::all);
   std::string exclude, json;
   if (launch.rank.rank == 0) {
-    const cluster::NodeFindings findings = cluster::judge_nodes(nodes, links);
+    cluster::NodeFindings findings = cluster::judge_nodes(nodes, links);
+    findings.findings.insert(findings.findings.end(), traps.begin(), traps.end());
     say(nodes, links, findings, now_s() - began_s);
     exclude = cluster::compress_hosts(findings.exclude);
     json = cluster::to_json(nodes, links, findings);

@@ -19,8 +19,9 @@ struct NodeCheck {
 };
 
 /// Measures every node and the links between them, all at the same time, and compares them. Rank 0
-/// logs what is unusual, with the option that leaves bad nodes out. Takes a few seconds; call it
-/// before anything is bound. Collective. Throws Error when a rank does not answer.
+/// logs what is unusual, traps of the nodes' settings too, with the option that leaves bad nodes
+/// out. Takes a few seconds; call it before anything is bound. Collective. Throws Error when a rank
+/// does not answer.
 NodeCheck check_nodes(Launch& launch, const NodeCheckSpec& spec);
 
 }  // namespace lockstep::app

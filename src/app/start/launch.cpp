@@ -265,12 +265,16 @@ void Launch::start(double deadline_s) {
   if (!cluster::launched(env) || (library.is_none && rank.world == 1)) {
     met.plane = std::make_unique<comm::ControlPlane>(activity);
   } else {
-    const auto doubt = cluster::doubt_launch(env, library, cluster::srun_mpi_types);
-    const bool without_mpi = doubt && doubt->certain;
+    const bool by_address = cluster::meets_by_address(env, rank);
+    const auto doubt =
+        by_address ? std::nullopt : cluster::doubt_launch(env, library, cluster::srun_mpi_types);
+    const bool without_mpi = by_address || (doubt && doubt->certain);
     const auto place = place_of(rank, without_mpi);
     if (without_mpi && !place) throw cluster::LaunchError(doubt->text);
     if (without_mpi) {
       log::set_rank(rank.rank, rank.world);
+      if (by_address && rank.rank == 0 && !place->address->note.empty())
+        log::info(place->address->note);
       met.begin(comm::meet_over_tcp(*place, rank,
                                     {.deadline_s = deadline_s, .mates_s = patience_with_mates_s}),
                 spec);
@@ -284,6 +288,10 @@ void Launch::start(double deadline_s) {
   control = &plane->control();
   nodes = comm::gather_nodes(*control, comm::place_of_process(rank.host));
   if (world) rank = cluster::identify(env, mpi_world(*this), cluster::srun_mpi_types);
+  if (!world && rank.local_size == 1) {  // of a launcher that counts no ranks of a node
+    rank.local_rank = static_cast<int>(nodes.local_index(rank.rank));
+    rank.local_size = static_cast<int>(nodes.local_size(rank.rank));
+  }
   log::set_rank(rank.rank, rank.world);
 }
 

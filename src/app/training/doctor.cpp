@@ -5,6 +5,7 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
+#include "app/start/traps_here.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -59,6 +60,7 @@ void check_options(const DoctorOptions& options, const Supposed& supposed) {
 int examine_training(Launch& launch, const DoctorOptions& options) {
   const double began_s = now_s();
   TrainingStart start = start_training(launch, training_of(options), options.run.recipe());
+  warn_of_traps(launch, cluster::TrapScope::all);
   train::require_same_options(start.spec.config, *launch.control);
   train::PreparedRun run(start.spec, *start.compute.backend, *start.communicator, *launch.control);
   const double left_s = options.seconds - (now_s() - began_s);

@@ -5,6 +5,7 @@
 
 #include "app/cli/run_options.hpp"
 #include "app/commands.hpp"
+#include "app/start/meeting_options.hpp"
 #include "app/training/training_start.hpp"
 #include "lockstep/base/error.hpp"
 #include "lockstep/train/ending/notify.hpp"
@@ -67,6 +68,7 @@ Command add_train(Arguments root) {
   Arguments app = root.add_command(
       "train", "Train a ResNet on shards. Start it by srun or mpirun, one process for each rank");
   options->add_to(app, RunOptions::KeysOf::first_help);
+  add_meeting(app);
   app.add_flag("--dry-run", *dry_run,
                "make some steps, say what memory and time the run would take, and write nothing");
   const auto asked = [options, dry_run] {
@@ -82,6 +84,7 @@ Command add_resume(Arguments root) {
   Arguments app = root.add_command(
       "resume", "Continue a run from its newest checkpoint, with the keys that it had");
   app.add("run", *run, "the run's folder").required();
+  add_meeting(app);
   options->add_to(app, RunOptions::KeysOf::first_help);
   const auto asked = [options, run] {
     return Asked{.config = options->config_of_run(train::RunDirectory(*run))};

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/start/check_nodes.hpp"
+#include "app/start/traps_here.hpp"
 #include "lockstep/base/build_id.hpp"
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
@@ -56,9 +57,12 @@ std::string algorithm_cache() {
   return caches.empty() ? "" : caches + "/lockstep/convolutions.json";
 }
 
-/// The findings as JSON; empty if not asked for.
+/// The findings as JSON; empty if not asked for: then only certain traps are said.
 std::string run_preflight(Launch& launch, const config::Config& config) {
-  if (!config.preflight.check && !config.preflight.require) return "";
+  if (!config.preflight.check && !config.preflight.require) {
+    warn_of_traps(launch, cluster::TrapScope::certain);
+    return "";
+  }
   return check_nodes(launch, {.directory = std::filesystem::path(config.out).parent_path().string(),
                               .paths = {config.data.train, config.data.val},
                               .require = config.preflight.require})
@@ -120,10 +124,12 @@ TrainingStart start_training(Launch& launch, config::Config config,
                                            .require_binding = config.binding.require,
                                            .share_gpu = config.comm.share_gpu,
                                            .pace = pace_of(config)});
+  const NcclLog nccl(backend == "cuda" && launch.rank.rank == 0 ? "INIT,NET" : "");
   start.communicator = connect(launch, start.compute,
                                {.deadline_s = config.comm.deadline_s,
                                 .share_gpu = config.comm.share_gpu,
                                 .deterministic = config.deterministic});
+  say_nccl_network(launch, nccl);
   start.ranges = comm::make_phase_ranges(launch.activity);
   start.spec = {.config = std::move(config),
                 .bind_worker = start.compute.bind_worker,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include <unistd.h>
+
 #include "cluster/identity/launchers.hpp"
 #include "lockstep/base/process.hpp"
 #include "lockstep/base/text/numbers.hpp"
@@ -271,8 +273,23 @@ EnvLookup process_environment() {
   };
 }
 
+Variables process_variables() {
+  Variables variables;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view text(*one);
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos)
+      variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
 const char* to_string(Authority authority) {
   switch (authority) {
+    case Authority::declared:
+      return "LOCKSTEP_WORLD";
+    case Authority::trainer:
+      return "Kubeflow Trainer";
     case Authority::open_mpi:
       return "Open MPI";
     case Authority::slurm:

@@ -14,6 +14,12 @@ namespace {
 constexpr Alternatives no_others{"", ""};
 
 constexpr Launcher all_launchers[] = {
+    {Authority::declared,
+     {"LOCKSTEP_RANK", "JOB_COMPLETION_INDEX"},
+     {"LOCKSTEP_WORLD", ""},
+     no_others,
+     no_others,
+     ""},
     {Authority::open_mpi,
      {"OMPI_COMM_WORLD_RANK", ""},
      {"OMPI_COMM_WORLD_SIZE", ""},
@@ -51,6 +57,7 @@ constexpr Launcher all_launchers[] = {
      {"LOCAL_RANK", ""},
      {"LOCAL_WORLD_SIZE", ""},
      "GROUP_RANK"},
+    {Authority::trainer, {"PET_NODE_RANK", ""}, {"PET_NNODES", ""}, no_others, no_others, ""},
 };
 
 // Steps that srun did not start have numbers from here up: interactive shell, batch script, extern.
@@ -181,6 +188,10 @@ bool decides(const EnvLookup& env, const Launcher& launcher) {
              is_set(env, launcher.local_rank) || is_set(env, launcher.local_size);
     case Authority::slurm:
       return in_slurm_step(env);
+    case Authority::declared:  // the index alone may be that of workers
+      return env("LOCKSTEP_WORLD").value_or(env("LOCKSTEP_RANK") ? "" : "1") != "1";
+    case Authority::trainer:
+      return env("PET_NNODES").value_or("1") != "1";
     case Authority::torchrun:  // a world of one needs no joining, and these names are common
       return is_set(env, launcher.rank) && env("WORLD_SIZE").value_or("1") != "1";
     default:

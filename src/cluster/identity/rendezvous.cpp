@@ -101,6 +101,7 @@ std::optional<MeetingCard> parse_card(const std::string& text) {
 }  // namespace
 
 std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& info) {
+  if (meets_by_address(env, info)) return address_place(env, info);
   if (info.authority != Authority::slurm) return std::nullopt;
   const auto said = [&](std::string_view name, std::string_view otherwise) {
     return env(name).value_or(std::string(otherwise));

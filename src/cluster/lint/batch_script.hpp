@@ -188,6 +188,8 @@ void lint_starts(const BatchScript& script, const LintContext& context, Findings
 void lint_ending(const BatchScript& script, Findings& findings);
 /// What the script gives to lockstep: TOML, threads, GPUs, folders, arrays' values.
 void lint_values(const BatchScript& script, const LintContext& context, Findings& findings);
+/// What it exports: traps of clusters (cluster/traps).
+void lint_traps(const BatchScript& script, Findings& findings);
 /// The commands of lockstep: what it would say itself.
 void lint_calls(const BatchScript& script, const LintContext& context, Findings& findings);
 /// Starts in loops, jobs that are started again without end, and scripts without a start.

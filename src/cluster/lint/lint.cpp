@@ -31,6 +31,7 @@ std::vector<Finding> lint_batch_script(std::string_view text, const LintContext&
   lint_starts(script, context, findings);
   lint_ending(script, findings);
   lint_values(script, context, findings);
+  lint_traps(script, findings);
   lint_calls(script, context, findings);
   lint_flow(script, findings);
   std::vector<Finding> all = findings.take();

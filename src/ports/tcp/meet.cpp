@@ -45,7 +45,21 @@ void check_not_cancelled(const comm::MeetingSpec& spec) {
 std::unique_ptr<Mesh> make_mesh(const cluster::MeetingPlace& place, const cluster::RankInfo& self) {
   MeshSpec spec{self.rank, self.world, self.host, place.job, place.node};
   if (self.rank == 0) spec.ports = place.ports;
+  if (self.rank == 0 && place.address) {
+    spec.secret = place.address->token;
+    const Nonce drawn = new_nonce();
+    spec.start = fmt::format("{:02x}{:02x}{:02x}{:02x}", drawn[0], drawn[1], drawn[2], drawn[3]);
+  }
   return std::make_unique<Mesh>(std::move(spec));
+}
+
+/// What holds the secret of the meeting.
+std::string where(const cluster::MeetingPlace& place) {
+  return place.address ? fmt::format("{} port {}", place.address->host, place.address->port)
+                       : place.file.string();
+}
+const std::filesystem::path& secret_file(const cluster::MeetingPlace& place) {
+  return place.address ? place.address->token_file : place.file;
 }
 
 constexpr std::chrono::seconds look_every{1}, patience{2};
@@ -152,9 +166,10 @@ class Reception {
   Reception(const cluster::MeetingPlace& place, const cluster::RankInfo& self)
       : place_(place),
         mesh_(make_mesh(place, self)),
-        card_keeper_(place.file, card_of(self)),
         others_(comm::all_but({0}, self.world)),
-        missed_(static_cast<std::size_t>(self.world)) {}
+        missed_(static_cast<std::size_t>(self.world)) {
+    if (!place.address) card_keeper_.emplace(place.file, card_of(self));
+  }
 
   std::unique_ptr<Mesh> wait(const comm::MeetingSpec& spec) {
     Countdown left(spec.deadline_s), mates_left(spec.mates_s);
@@ -162,7 +177,7 @@ class Reception {
     // A rank that goes after it has confirmed is named in the next meeting.
     while (!all_confirmed()) {
       check_not_cancelled(spec);
-      card_keeper_.check_left();
+      if (card_keeper_) card_keeper_->check_left();
       mesh_->wait();
       if (all_confirmed()) break;
       look_for_gone();
@@ -177,7 +192,7 @@ class Reception {
   void turn_away(const std::string& why, double within_s) {
     mesh_->turn_away(why);
     for (Countdown left(within_s); mesh_->turned_away() < others_.size() && !left.over();) {
-      card_keeper_.check_left();
+      if (card_keeper_) card_keeper_->check_left();
       mesh_->wait();
     }
   }
@@ -259,20 +274,55 @@ class Reception {
           fmt::format("{}{} came {} of {}", separator, node, came[node], place_.ranks_on_node[i]);
       separator = ", ";
     }
-    if (none_came)
+    if (none_came && !place_.address)
       text += fmt::format(" (is {} the same there?)", place_.file.parent_path().string());
     if (mesh_->strangers() > 0)
       text += fmt::format("; {} did not know the secret in {}",
-                          counted(mesh_->strangers(), "connection"), place_.file.string());
+                          counted(mesh_->strangers(), "connection"), secret_file(place_).string());
     return text;
   }
 
   const cluster::MeetingPlace& place_;
   std::unique_ptr<Mesh> mesh_;
-  CardKeeper card_keeper_;
+  std::optional<CardKeeper> card_keeper_;
   const std::vector<int> others_;                 ///< ranks
   std::vector<std::optional<Countdown>> missed_;  ///< by rank, since it has hung up
 };
+
+/// Rank 0's reception at an address, which an earlier start may still have for some seconds.
+std::unique_ptr<Reception> open_reception(const cluster::MeetingPlace& place,
+                                          const cluster::RankInfo& self, double patience_s) {
+  for (Countdown left(patience_s);; std::this_thread::sleep_for(longest_pause)) {
+    try {
+      return std::make_unique<Reception>(place, self);
+    } catch (const Error&) {
+      if (!place.address || left.over()) throw;
+    }
+  }
+}
+
+/// Where rank 0 is now. Nothing while it is not known; `why` then says what is missing.
+std::optional<ListenerCard> find_rank_0(const cluster::MeetingPlace& place, bool by_address,
+                                        std::string& why) {
+  if (const auto& address = place.address) {
+    why = fmt::format("no address is known for {}", address->host);
+    ListenerCard at{address->token, address->port, addresses_of(address->host)};
+    return at.addresses.empty() ? std::nullopt : std::optional(std::move(at));
+  }
+  const auto card = cluster::read_card(place.file);
+  if (!card) {
+    why =
+        "rank 0 has not written this file: is its directory the same on all nodes? "
+        "(LOCKSTEP_RENDEZVOUS_DIR names another)";
+    return std::nullopt;
+  }
+  ListenerCard at{card->secret, card->port, {}};
+  for (const std::string& host : card->hosts) {
+    const auto found = by_address ? std::vector{host} : addresses_of(host);
+    at.addresses.insert(at.addresses.end(), found.begin(), found.end());
+  }
+  return at;
+}
 
 /// Waits until the attempt has ended or is over, or `over`.
 void advance(ConnectAttempt& attempt, Mesh& mesh, const std::function<bool()>& over) {
@@ -290,7 +340,7 @@ std::unique_ptr<Mesh> join(const cluster::MeetingPlace& place, const cluster::Ra
   auto mesh = make_mesh(place, self);
   // Rank 0 names the missing ranks when its deadline has passed; the others give it that time.
   const double deadline_s = 1.1 * spec.deadline_s + 1;
-  std::string why;
+  std::string why, answer;  // of what listened there last: it may have given up before this rank
   // The card of an earlier start may still be there until rank 0 has replaced it. So when rank 0
   // does not answer, the file is read again. The pauses grow, since a thousand ranks may ask one
   // file system.
@@ -299,33 +349,31 @@ std::unique_ptr<Mesh> join(const cluster::MeetingPlace& place, const cluster::Ra
   for (Countdown left(deadline_s); !left.over(); std::this_thread::sleep_for(pause)) {
     check_not_cancelled(spec);
     pause = std::min(2 * pause, longest_pause);
-    const auto card = cluster::read_card(place.file);
-    if (!card) {
-      why =
-          "rank 0 has not written this file: is its directory the same on all nodes? "
-          "(LOCKSTEP_RENDEZVOUS_DIR names another)";
-      if (patient.over()) cluster::check_folder(place.file);
+    const auto at = find_rank_0(place, spec.by_address, why);
+    if (!at) {
+      if (!place.address && patient.over()) cluster::check_folder(place.file);
       continue;
     }
-    ListenerCard at{card->secret, card->port, {}};
-    for (const std::string& host : card->hosts) {
-      const auto found = spec.by_address ? std::vector{host} : addresses_of(host);
-      at.addresses.insert(at.addresses.end(), found.begin(), found.end());
-    }
-    ConnectAttempt attempt(at, place.job, self.rank, self.world, place.node);
+    ConnectAttempt attempt(*at, place.job, self.rank, self.world, place.node);
     advance(attempt, *mesh, [&] { return check_not_cancelled(spec), left.over(); });
     if (attempt.refusal().starts_with(ended)) throw comm::MissingRanks(attempt.refusal(), true);
-    require(attempt.refusal().empty(), fmt::format("refused by rank 0: {}", attempt.refusal()));
-    if (mesh->link_of(0).open()) {
-      mesh->rank_0_gone = [file = place.file, secret = card->secret] {
+    why = attempt.refusal().empty() ? attempt.fault()
+                                    : fmt::format("refused by rank 0: {}", attempt.refusal());
+    if (attempt.stood()) answer = why;
+    // At an address an earlier start's rank 0 may still live, and give way.
+    require(attempt.refusal().empty() || place.address, why);
+    if (!mesh->link_of(0).open()) continue;
+    if (!place.address)
+      mesh->rank_0_gone = [file = place.file, secret = at->secret] {
         cluster::remove_card(file, secret);  // rank 0 may have been killed
       };
-      return mesh;
-    }
-    why = attempt.fault();
+    return mesh;
   }
-  throw comm::MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}",
-                                       deadline_s, place.file.string(), why));
+  if (place.address && !answer.empty()) why = answer;
+  const std::string file =
+      place.address ? fmt::format(" (its file here: {})", place.address->token_file.string()) : "";
+  throw comm::MissingRanks(fmt::format("start-up: rank 0 was not found within {:g} s by {}: {}{}",
+                                       deadline_s, where(place), why, file));
 }
 
 }  // namespace
@@ -336,7 +384,7 @@ namespace lockstep::comm {
 
 std::unique_ptr<Fabric> meet_over_tcp(const cluster::MeetingPlace& place,
                                       const cluster::RankInfo& self, const MeetingSpec& spec) {
-  if (self.rank == 0) return tcp::Reception(place, self).wait(spec);
+  if (self.rank == 0) return tcp::open_reception(place, self, spec.deadline_s)->wait(spec);
   return tcp::join(place, self, spec);
 }
 
@@ -378,7 +426,7 @@ std::string ended_text(std::string_view why) {
 
 void turn_ranks_away(const cluster::MeetingPlace& place, const cluster::RankInfo& self,
                      std::string_view why, double within_s) {
-  tcp::Reception(place, self).turn_away(ended_text(why), within_s);
+  tcp::open_reception(place, self, 0)->turn_away(ended_text(why), within_s);
 }
 
 }  // namespace lockstep::comm

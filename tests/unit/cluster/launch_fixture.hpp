@@ -18,7 +18,7 @@ using cluster::Authority;
 using cluster::MpiWorld;
 using cluster::RankInfo;
 
-using Variables = std::map<std::string, std::string, std::less<>>;
+using cluster::Variables;
 
 inline cluster::EnvLookup lookup(const Variables& variables) {
   return [variables](std::string_view name) -> std::optional<std::string> {

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "lockstep/cluster/identity/rendezvous.hpp"
 #include "tests/unit/cluster/launch_fixture.hpp"
 
 using namespace lockstep::test::launches;
@@ -182,4 +183,48 @@ TEST_CASE("the recorded environments of a real cluster are read right") {
     ++files;
   }
   CHECK(files == 26);
+}
+
+TEST_CASE("a declared world takes precedence, an index alone declares none", "[launch]") {
+  const Variables declared{{"LOCKSTEP_RANK", "2"}, {"LOCKSTEP_WORLD", "4"}};
+  const Variables pod{{"JOB_COMPLETION_INDEX", "3"}, {"LOCKSTEP_WORLD", "4"}};
+  const Variables trainer{{"PET_NODE_RANK", "1"}, {"PET_NNODES", "2"}};
+  const auto identified = [](const Variables& variables) {
+    return cluster::identify(lookup(variables), std::nullopt);
+  };
+  require_identity(identified(declared), {Authority::declared, 2, 4, 0, 1});
+  require_identity(identified(with(slurm, declared)), {Authority::declared, 2, 4, 0, 1});
+  require_identity(identified(pod), {Authority::declared, 3, 4, 0, 1});
+  require_identity(identified(with(pod, declared)), {Authority::declared, 2, 4, 0, 1});
+  require_identity(identified(trainer), {Authority::trainer, 1, 2, 0, 1});
+  require_identity(identified({{"JOB_COMPLETION_INDEX", "3"}}), {Authority::alone, 0, 1, 0, 1});
+  require_identity(identified({{"LOCKSTEP_RANK", "0"}, {"LOCKSTEP_WORLD", "1"}}),
+                   {Authority::alone, 0, 1, 0, 1});
+  require_identity(identified({{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}}),
+                   {Authority::alone, 0, 1, 0, 1});
+  CHECK_THAT(refusal({{"LOCKSTEP_WORLD", "4"}}), Contains("LOCKSTEP_RANK is missing"));
+  CHECK_THAT(refusal({{"LOCKSTEP_RANK", "1"}}), Contains("LOCKSTEP_WORLD is missing"));
+  CHECK_THAT(refusal(with(declared, {{"LOCKSTEP_RANK", "4"}})), Contains("not below"));
+}
+
+TEST_CASE("an address is HOST:PORT, and a file has the token", "[launch]") {
+  const auto fault = [](const Variables& more) {
+    const Variables all = with({{"LOCKSTEP_RANK", "1"},
+                                {"LOCKSTEP_WORLD", "2"},
+                                {"LOCKSTEP_MEET", "train-0.train:29500"},
+                                {"LOCKSTEP_TOKEN_FILE", "/not/there"}},
+                               more);
+    const auto env = lookup(all);
+    try {
+      cluster::meeting_place(env, cluster::identify(env, std::nullopt));
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK_THAT(fault({}), Contains("/not/there: the token cannot be read"));
+  for (const char* wrong : {"train-0", "train-0:", ":29500", "train-0:0", "train-0:70000", "a:b"})
+    CHECK_THAT(fault({{"LOCKSTEP_MEET", wrong}}), Contains("expected HOST:PORT"));
+  CHECK_THAT(fault({{"LOCKSTEP_TOKEN_FILE", ""}}), Contains("--token-file FILE"));
+  CHECK_THAT(fault({{"LOCKSTEP_MEET", ""}}), Contains("--meet HOST:PORT"));
 }

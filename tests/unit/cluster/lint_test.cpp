@@ -173,6 +173,19 @@ TEST_CASE("lint: how ranks are started", "[lint]") {
   only(with(srun, "python3 -m torch.distributed.run "), "12 E launcher", "torch.distributed.run");
 }
 
+TEST_CASE("lint: what the script exports, with the line that cures it", "[lint]") {
+  only(with(trap, "export CUDA_LAUNCH_BLOCKING=1 X=/x\n" + trap), "11 W blocking-launches",
+       ": unset CUDA_LAUNCH_BLOCKING");
+  const auto exporting = [](const std::string& lines) {
+    return findings(with(trap, lines + trap));
+  };
+  CHECK(exporting("export CUDA_LAUNCH_BLOCKING=1\nunset CUDA_LAUNCH_BLOCKING\n").empty());
+  CHECK(exporting("export CUDA_LAUNCH_BLOCKING=$DEBUG\n").empty());
+  const Change none{"#SBATCH --mem=0\n", "#SBATCH --mem=0\n#SBATCH --export=NONE\n"};
+  only(with({none}), "7 W slurm-export-none", ": export SLURM_EXPORT_ENV=ALL");
+  CHECK(findings(with({none, {trap, "export SLURM_EXPORT_ENV=ALL\n" + trap}})).empty());
+}
+
 TEST_CASE("lint: what the shell reads in another way than it looks", "[lint]") {
   only(with("train --out", "train \\ \n  --out"), "12 E blank", "remove the blank");
   CHECK(findings(with("train --out", "train \\\n  --out")) == "");

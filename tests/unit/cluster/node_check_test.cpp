@@ -273,8 +273,8 @@ TEST_CASE("a disk is measured and nothing is left on it, a directory that refuse
 
 TEST_CASE("a node's facts name its libraries with their builds, its limits, what can be read",
           "[preflight]") {
-  const auto facts =
-      cluster::node_facts(cluster::look_at_machine(), {"/etc/passwd", "/not/there", ""});
+  const auto facts = cluster::node_facts(cluster::look_at_machine(), cluster::look_at_node({}),
+                                         {"/etc/passwd", "/not/there", ""});
   CHECK(facts.at("/etc/passwd") == "can be read");
   CHECK(facts.at("/not/there") == "is not there");
   CHECK(facts.count("") == 0);
@@ -282,4 +282,5 @@ TEST_CASE("a node's facts name its libraries with their builds, its limits, what
   CHECK(facts.count("library libhwloc") == 1);
   CHECK(facts.at("lockstep's build").size() == 16);
   CHECK_FALSE(facts.at("kernel").empty());
+  CHECK(facts.at("limit of open files (ulimit -n)") != "unknown");
 }

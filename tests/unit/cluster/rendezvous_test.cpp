@@ -25,8 +25,8 @@ namespace {
 
 using namespace lockstep;
 using Catch::Matchers::Contains;
+using cluster::Variables;
 using test::Folder;
-using Variables = std::map<std::string, std::string, std::less<>>;
 
 cluster::RankInfo rank_of(int rank, int world) {
   cluster::RankInfo info;

@@ -12,7 +12,7 @@ using namespace lockstep::cluster;
 
 namespace {
 
-using Variables = std::map<std::string, std::string, std::less<>>;
+using cluster::Variables;
 
 EnvLookup among(const Variables& variables) {
   return [&variables](std::string_view name) {

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ namespace lockstep::cluster {
 /// Reads one environment variable; a test passes a map.
 using EnvLookup = std::function<std::optional<std::string>(std::string_view)>;
 EnvLookup process_environment();
+/// All variables of an environment, by their names.
+using Variables = std::map<std::string, std::string, std::less<>>;
+Variables process_variables();
 
 /// The values that this machine's srun accepts for --mpi=; empty when there is no srun.
 using SrunMpiTypes = std::function<std::vector<std::string>()>;
@@ -46,9 +50,23 @@ struct MpiLibrary {
   bool is_none = false;     ///< this program was built without MPI
 };
 
-/// The source of this process's identity. `mpi`: lockstep does not know the launcher, but MPI has a
-/// world of several ranks, which counts. `pmix` never decides: it gives a rank, but no world size.
-enum class Authority { open_mpi, slurm, flux, pals, pmi, pmix, torchrun, mpi, alone };
+/// The source of this process's identity. `declared`: LOCKSTEP_RANK, or the index of an indexed Job
+/// of Kubernetes, and LOCKSTEP_WORLD. `trainer`: Kubeflow Trainer's variables for torch. `mpi`:
+/// lockstep does not know the launcher, but MPI has a world of several ranks, which counts. `pmix`
+/// never decides: it gives a rank, but no world size.
+enum class Authority {
+  declared,
+  open_mpi,
+  slurm,
+  flux,
+  pals,
+  pmi,
+  pmix,
+  torchrun,
+  trainer,
+  mpi,
+  alone
+};
 const char* to_string(Authority authority);
 
 /// What one launcher's variables, or MPI, say about this process. A number is absent when it is not
@@ -79,9 +97,11 @@ class LaunchError : public InputError {
   using InputError::InputError;
 };
 
-/// Finds this process's identity under mpirun, srun, both or neither: OMPI_COMM_WORLD_*; else
+/// Finds this process's identity: LOCKSTEP_RANK (or JOB_COMPLETION_INDEX) and LOCKSTEP_WORLD; else
+/// under mpirun, srun, both or neither: OMPI_COMM_WORLD_*; else
 /// SLURM_* when SLURM_STEP_ID is set (and does not belong to a batch or interactive shell); else
-/// FLUX_*; else PALS_*; else PMI_*; else torchrun's RANK and WORLD_SIZE; else alone. `mpi`, when
+/// FLUX_*; else PALS_*; else PMI_*; else torchrun's RANK and WORLD_SIZE; else
+/// PET_NODE_RANK and PET_NNODES; else alone. `mpi`, when
 /// given, is compared with it and fills in what the authority does not say.
 /// Throws InputError naming the variable and both values for junk, for a missing companion, for
 /// rank >= world, and when the launcher and MPI contradict each other (with the line to change;

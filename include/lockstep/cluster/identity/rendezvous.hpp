@@ -12,6 +12,16 @@
 
 namespace lockstep::cluster {
 
+/// Where rank 0 listens, as all ranks are told, and the secret that they share: ranks of
+/// Kubernetes, of a loop of ssh, of a launcher without MPI. The secret is as safe as its file.
+struct MeetingAddress {
+  std::string host;  ///< looked up at each try: a name may appear late, and change
+  std::uint16_t port = 0;
+  std::array<std::uint8_t, 16> token{};
+  std::filesystem::path token_file;
+  std::string note;  ///< what is to know about the file; mostly empty
+};
+
 /// Where the ranks of one Slurm step meet when MPI does not connect them: rank 0 listens, and
 /// writes its address into a file that all nodes see.
 ///
@@ -27,10 +37,20 @@ struct MeetingPlace {
   std::string node;                  ///< this rank's node, as Slurm names it
   std::vector<std::string> nodes;    ///< the step's, and how many ranks each has; both are empty
   std::vector<int> ranks_on_node;    ///< when Slurm does not say (heterogeneous steps)
+  std::optional<MeetingAddress> address;  ///< in place of the file
 };
 
-/// The place for this process's step; nothing outside a Slurm step. The file is in
-/// $LOCKSTEP_RENDEZVOUS_DIR, else in ~/.lockstep. Throws LaunchError when neither is known.
+/// Whether the ranks of this launch meet by an address, without MPI: LOCKSTEP_MEET is set, or only
+/// variables declare the world, which nothing else would join.
+bool meets_by_address(const EnvLookup& env, const RankInfo& info);
+/// That place. Throws InputError naming a variable that is missing or wrong, or the token's file.
+MeetingPlace address_place(const EnvLookup& env, const RankInfo& info);
+/// What to know about variables that Kubernetes sets for a service called lockstep. Mostly empty.
+std::string describe_service_links(const EnvLookup& env);
+
+/// The place for this launch: by an address, or for a Slurm step; else nothing. The step's file is
+/// in $LOCKSTEP_RENDEZVOUS_DIR, else in ~/.lockstep. Throws LaunchError when neither is known, and
+/// as address_place().
 std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& info);
 
 /// What rank 0 writes into the file.

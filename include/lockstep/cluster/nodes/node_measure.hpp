@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/cluster/nodes/node_look.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/cluster/topology/machine.hpp"
 
@@ -63,7 +64,7 @@ NodeFigures combine(const std::vector<NodeFigures>& ranks);
 
 /// This node's facts: kernel, processor, the program's libraries with their build ids, limits, GPU
 /// driver, and which of `paths` can be read.
-std::map<std::string, std::string> node_facts(const Machine& machine,
+std::map<std::string, std::string> node_facts(const Machine& machine, const NodeLook& look,
                                               const std::vector<std::string>& paths);
 
 /// One rank's part of the measurement, without facts and disk. Runs a thread on each core for about

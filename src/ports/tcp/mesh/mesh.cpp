@@ -87,7 +87,7 @@ Mesh::Mesh(MeshSpec spec) : spec_(std::move(spec)), events_(epoll_create1(EPOLL_
   check(static_cast<bool>(events_), "epoll_create1");
   allow_connections(world());
   Listener listener = listen_on(spec_.ports);
-  card_ = {new_nonce(), listener.port, own_addresses()};
+  card_ = {spec_.secret ? *spec_.secret : new_nonce(), listener.port, own_addresses()};
   door_.emplace(card_.secret, std::move(listener));
   watch(door_->handle(), rank(), EPOLLIN);
   for (int from = 0; from < world(); ++from)
@@ -235,7 +235,9 @@ std::string Mesh::reason_against(const Hello& hello) {
   // Its confirmation may have come since the last look.
   if (!link_of(hello.rank).confirmed()) hear(hello.rank, false);
   if (!link_of(hello.rank).confirmed()) return "";
-  return fmt::format("rank {} is already here, from {}", hello.rank, came_from(hello.rank));
+  return fmt::format(
+      "rank {} is already here, from {}{}", hello.rank, came_from(hello.rank),
+      spec_.start.empty() ? "" : fmt::format(", in start {} of rank 0", spec_.start));
 }
 
 void Mesh::try_to_connect(int to) {

@@ -24,6 +24,9 @@ struct MeshSpec {
   std::string host;                        ///< ranks of one host connect through its loopback
   std::string job, node;                   ///< peers of any other job are turned away
   std::vector<std::uint16_t> ports = {0};  ///< it listens on the first that is free (0: any)
+  std::optional<Key> secret = {};          ///< of its door; none: it draws one
+  /// Names this start of a world that has the same job and secret in each start; may be empty.
+  std::string start = {};
 };
 
 /// A rank's links to all others: the fabric of TCP. Two ranks connect when one of them first needs
