@@ -13,12 +13,30 @@ endif
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-BUILD    ?= build
+# CROSS=aarch64 builds here for 64-bit Arm: with a cross compiler, and the libraries below SYSROOT.
+# By default they are those of Debian 12, which are fetched into build/aarch64/root.
+CROSS    ?=
+BUILD    ?= build$(CROSS:%=/%/build)
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 SANITIZE ?=
 # The compiler wrapper of any MPI: mpicxx, mpicxx.mpich, mpiicpx, CC. MPI=none builds without MPI.
 MPI      ?= wrapper
+ifneq ($(CROSS),)
+TRIPLE   := $(CROSS)-linux-gnu
+FETCHED  := $(CURDIR)/build/$(CROSS)/root
+SYSROOT  ?= $(FETCHED)
+AR       := $(TRIPLE)-ar
+ifneq ($(origin CXX),command line)
+CXX      := $(TRIPLE)-g++ --sysroot=$(SYSROOT)
+endif
+# Open MPI's wrapper of this machine says the same of another's folders.
+MPI_AT   := $(SYSROOT)/usr/lib/$(TRIPLE)/openmpi
+MPICXX   ?= env OPAL_INCLUDEDIR=$(MPI_AT)/include OPAL_LIBDIR=$(MPI_AT)/lib mpicxx
+# What asks for libraries asks for those below SYSROOT.
+THERE    := env SYSROOT=$(SYSROOT) PKG_CONFIG_SYSROOT_DIR=$(SYSROOT) \
+            PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(TRIPLE)/pkgconfig:$(SYSROOT)/usr/share/pkgconfig
+endif
 MPICXX   ?= mpicxx
 ifeq ($(MPI),none)
 override MPICXX :=
@@ -107,12 +125,12 @@ MPI_CFLAGS  = $(call once,MPI_CFLAGS,$(if $(MPICXX),$(call ask_mpi,compile,cflag
 MPI_LIBS    = $(call once,MPI_LIBS,$(if $(MPICXX),$(call ask_mpi,link,libs) | tr ' ' '\n' | \
                 sed -E '1{/^-/!d};/^-([IDOgfm]|W[^l]|l(mpi_cxx|mpichcxx|mpicxx))/d'))
 # Modules of HDF5 may come without pkg-config's file, but set CPATH and LIBRARY_PATH.
-HDF5        = $(call once,HDF5,pkg-config --exists hdf5 && echo hdf5)
+HDF5        = $(call once,HDF5,$(THERE) pkg-config --exists hdf5 && echo hdf5)
 PKGS        = $(HDF5) hwloc fmt libjpeg libpng zlib libdeflate libzstd libwebp liblzma blosc libmicrohttpd
-PKG_CFLAGS  = $(call once,PKG_CFLAGS,pkg-config --cflags $(PKGS))
-PKG_LIBS    = $(call once,PKG_LIBS,pkg-config --libs $(PKGS) && echo -lbz2 $(if $(HDF5),,-lhdf5))
+PKG_CFLAGS  = $(call once,PKG_CFLAGS,$(THERE) pkg-config --cflags $(PKGS))
+PKG_LIBS    = $(call once,PKG_LIBS,$(THERE) pkg-config --libs $(PKGS) && echo -lbz2 $(if $(HDF5),,-lhdf5))
 # What a library's versions do not have in common is in a folder for each, named by its first one.
-VERSIONS    = $(call once,VERSIONS,CXX='$(CXX)' jobs/setup.sh --versions)
+VERSIONS    = $(call once,VERSIONS,CXX='$(CXX)' $(THERE) jobs/setup.sh --versions)
 version     = $(firstword $(patsubst $(1)=%,%,$(filter $(1)=%,$(VERSIONS))))
 HOUSE       = -Iinclude -Isrc \
               -Isrc/ports/cpu/onednn/$(if $(filter 2.%,$(call version,libdnnl-dev)),2,3) \
@@ -248,8 +266,8 @@ $(BUILD)/obj/src/app/cli/%.o: EXTRA =
 # What Catch2 3 has elsewhere than Catch2 2, and Catch2 3 itself, which is no header.
 CATCH      = $(if $(filter 2%,$(call version,catch2)),2,3)
 FOR_TESTS  = -I. -Itests/support/catch2/$(CATCH) $(CATCH_CFLAGS) -O1
-CATCH_CFLAGS = $(patsubst -I%,-isystem %,$(call once,CATCH_I,pkg-config --cflags catch2 2>/dev/null))
-CATCH_LIBS   = $(if $(filter 3,$(CATCH)),$(call once,CATCH_L,pkg-config --libs catch2 || echo -lCatch2))
+CATCH_CFLAGS = $(patsubst -I%,-isystem %,$(call once,CATCH_I,$(THERE) pkg-config --cflags catch2 2>/dev/null))
+CATCH_LIBS   = $(if $(filter 3,$(CATCH)),$(call once,CATCH_L,$(THERE) pkg-config --libs catch2 || echo -lCatch2))
 $(BUILD)/obj/tests/%.o: EXTRA = $(FOR_TESTS)
 # Catch2 itself is not checked by sanitizers.
 $(BUILD)/obj/tests/support/harness/main.o: EXTRA = $(FOR_TESTS) $(if $(SANITIZE),-O0 -g0 -fno-sanitize=all)
@@ -320,7 +338,9 @@ $(BUILD)/build_id.o: $(BUILD)/build_id.cpp $(BUILD)/flags
 # Checks that what the build needs is installed: before the first compile, once for each build
 # folder, and again when CUDA is found elsewhere or gRPC is wanted.
 $(BUILD)/found: $(BUILD)/cuda
-	@CXX='$(CXX)' CUDA_LACKS='$(CUDA_LACKS)' jobs/setup.sh --check build $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
+	@$(if $(CROSS),jobs/setup.sh --check cross)
+	@$(if $(filter-out $(FETCHED),$(SYSROOT)),,$(if $(CROSS),tests/debian/debian $(CROSS) root))
+	@CXX='$(CXX)' MPICXX='$(MPICXX)' CUDA_LACKS='$(CUDA_LACKS)' $(THERE) jobs/setup.sh --check build $(if $(WITH_CUDA),cuda) $(WITH_GRPC)
 	$(if $(WITH_CUDA),$(if $(CUDA_LACKS),,$(info $(CUDA_FOUND))),$(info $(CUDA_MISSING)))
 	@touch $@
 $(BUILD)/cuda: FORCE
@@ -448,6 +468,11 @@ test-cluster:  ## the tests on a Slurm cluster of several nodes, all on this mac
 test-trixie:  ## build and test in Debian 13, in a folder, with its libraries (root, 2 GB; PARTS="unit e2e")
 	@FILTER='$(FILTER)' tests/debian/debian trixie test $(or $(PARTS),unit mpi e2e cluster) || \
 	  { status=$$?; [ $$status = 77 ] && echo '0 passed, 0 failed, 1 skipped'; }
+
+.PHONY: test-arm
+test-arm:  ## build for 64-bit Arm, and run the unit tests emulated (PROCESSORS="max,sve=off neoverse-n1 a64fx")
+	@jobs/setup.sh build cross
+	@FILTER='$(FILTER)' tests/debian/debian aarch64 test
 
 # The tests themselves are the plain build's objects: what is checked is the code that they call.
 POINTERS := null,alignment,vptr,object-size,pointer-overflow,nonnull-attribute,returns-nonnull-attribute

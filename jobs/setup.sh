@@ -1,7 +1,7 @@
 #!/bin/sh
 # Finds what is missing to build, test, measure, format or lint lockstep, and installs it if it may.
 #
-#   jobs/setup.sh [--check] build|cuda|grpc|test|clients|cluster|bench|format|lint|fuzz|ci ...
+#   jobs/setup.sh [--check] build|cuda|grpc|cross|test|clients|cluster|bench|format|lint|fuzz|ci ...
 #   jobs/setup.sh --versions      prints package=version of libraries that are there
 #   jobs/setup.sh --packages build|test|...    prints the names of Debian's packages
 #
@@ -13,7 +13,8 @@
 # MPI is that of the compiler wrapper MPICXX, by default mpicxx; without one (MPICXX= ) no MPI is
 # wanted. Missing packages are installed with apt-get, as root or with sudo,
 # which may ask for a password if standard input is a terminal. Otherwise, and with --check, they
-# are listed and the status is 1.
+# are listed and the status is 1. With SYSROOT, a folder for another kind of processor, only probes
+# count: CXX and pkg-config then look there.
 set -eu
 
 # package | wanted for | probe | environment module or Spack package
@@ -44,6 +45,8 @@ libgrpc++-dev      | grpc  | library grpc++         | grpc
 libprotobuf-dev    | grpc  | library protobuf       | protobuf
 protobuf-compiler  | grpc  | command protoc         | protobuf
 python3-pip        | cuda  | python pip             | py-pip
+g++-aarch64-linux-gnu | cross | command aarch64-linux-gnu-g++ | gcc@12:
+qemu-user-static   | cross | command qemu-aarch64-static | qemu
 catch2             | test  | header catch2/catch.hpp,catch2/catch_all.hpp | catch2@2:
 hdf5-tools         | test  | command h5dump         | hdf5@1.10:~mpi
 python3-h5py       | test  | python h5py            | py-h5py
@@ -81,6 +84,7 @@ for word; do
     build) wanted="$wanted build" ;;
     cuda) wanted="$wanted cuda" ;;
     grpc) wanted="$wanted build grpc" ;;
+    cross) wanted="$wanted cross" ;;
     test) wanted="$wanted build test" ;;
     clients) wanted="$wanted clients" ;;
     cluster) wanted="$wanted cluster" ;;
@@ -88,11 +92,11 @@ for word; do
     format) wanted="$wanted format" ;;
     lint) wanted="$wanted build test lint" ;;
     fuzz) wanted="$wanted build fuzz" ;;
-    ci) wanted="$wanted build test format lint" ;;
+    ci) wanted="$wanted build test format lint cross" ;;
     *) fail "unknown word \"$word\" (see the head of jobs/setup.sh)" ;;
   esac
 done
-[ -n "$wanted" ] || fail 'say what for: build, cuda, grpc, test, clients, cluster, bench, format, lint, fuzz, ci'
+[ -n "$wanted" ] || fail 'say what for: build, cuda, grpc, cross, test, clients, cluster, bench, format, lint, fuzz, ci'
 
 case $wanted in
   *cuda*)
@@ -180,7 +184,7 @@ if [ -n "$only_packages" ]; then
 fi
 
 installed=
-if command -v dpkg-query >/dev/null 2>&1; then
+if [ -z "${SYSROOT:-}" ] && command -v dpkg-query >/dev/null 2>&1; then
   # One query for all of them; a package that dpkg does not know is not an error here.
   installed=$(echo "$rows" | cut -d' ' -f1 | xargs dpkg-query -W \
     -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p' || true)

@@ -20,6 +20,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/processor.hpp"
 #include "lockstep/cluster/identity/identify.hpp"
 #include "lockstep/comm/waits/absence.hpp"
 
@@ -98,8 +99,10 @@ int main(int argc, char** argv) {
   prepare_descriptors();
   keep_reserve();
   use_terminal();
-  CommandLine line(argc, argv, fmt::format("{} (build {})", program_version, build_id()),
-                   std::string(status_help) + help_footer);
+  CommandLine line(
+      argc, argv,
+      fmt::format("{} (build {}, {})", program_version, build_id(), least_instruction_set()),
+      std::string(status_help) + help_footer);
   std::vector<Command> commands;
   for (const auto& [add, product] : all_commands) commands.push_back(add(line.root()));
   Launch launch;

@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 
 namespace lockstep {
 namespace {
@@ -44,7 +45,8 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
 /// wrote, whole blocks of the beginning; the next write continues there. What stopped it, where
 /// that is an error, stops an ordinary write, too.
 std::size_t write_past_cache(int file, std::string_view text) {
-  constexpr std::size_t block = 4096, worth_it = std::size_t{4} << 20;
+  constexpr std::size_t block = 4096;  // of disks, whatever the system's pages are
+  constexpr std::size_t worth_it = std::size_t{4} << 20;
   if (text.size() < worth_it || reinterpret_cast<std::uintptr_t>(text.data()) % block != 0)
     return 0;
   const int flags = ::fcntl(file, F_GETFL);
@@ -278,8 +280,7 @@ std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::size_t pages = 0, resident_pages = 0;
   statm >> pages >> resident_pages;
-  static const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return resident_pages * page_bytes;
+  return resident_pages * page_bytes();
 }
 
 std::size_t peak_resident_bytes() {

@@ -15,7 +15,8 @@
 namespace lockstep::h5 {
 namespace {
 
-constexpr hsize_t page = 4096, cache_line = 64;
+/// Files have the same bytes wherever they are written, so this is not the system's page.
+constexpr hsize_t disk_block = 4096, cache_line = 64;
 /// HDF5 first tries to open a file of this name, even if it makes one in memory. There must be
 /// none, and a disk that does not answer must not be asked.
 constexpr const char* nowhere = "/dev/null/in-memory.h5";
@@ -125,7 +126,7 @@ Writer Writer::on_disk(const std::filesystem::path& file, const std::filesystem:
   Writer writer(path);
   writer.at_once_ = true;
   const Properties access = file_access();
-  writer.done(H5Pset_alignment(access.get(), aligned, page));
+  writer.done(H5Pset_alignment(access.get(), aligned, disk_block));
   writer.file_ =
       File(writer.done(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())));
   return writer;

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
 
@@ -92,7 +93,7 @@ namespace {
 
 /// The node of a page that is touched now; -1 when the kernel does not report it.
 int node_of_new_page() {
-  const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t size = page_bytes();
   void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   check(page != MAP_FAILED, "no memory for one page");
   *static_cast<volatile char*>(page) = 1;

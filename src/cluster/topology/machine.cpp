@@ -97,12 +97,30 @@ void require_this_system(hwloc_topology_t topology) {
                   to_string(described), to_string(here), misleading_variables()));
 }
 
+/// Arm's processors have numbers for names: "0x41 0xd4f", the maker's and the part's, as Linux says
+/// them in /proc/cpuinfo. Those of clusters have their own names here (Arm's technical reference
+/// manuals, register MIDR_EL1).
+std::string arm_model(std::string_view maker, std::string_view part) {
+  struct Known {
+    std::string_view maker, part, name;
+  };
+  constexpr Known all[] = {{"0x41", "0xd0c", "Neoverse N1"}, {"0x41", "0xd40", "Neoverse V1"},
+                           {"0x41", "0xd49", "Neoverse N2"}, {"0x41", "0xd4f", "Neoverse V2"},
+                           {"0x41", "0xd84", "Neoverse V3"}, {"0x46", "0x001", "A64FX"}};
+  for (const Known& known : all)
+    if (known.maker == maker && known.part == part) return std::string(known.name);
+  return fmt::format("Arm processor of maker {}, part {}", maker, part);
+}
+
 /// Processors pad their names with blanks.
 std::string model_of(hwloc_topology_t topology) {
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
+  const char* maker = info_of(package, "CPUImplementer");
+  const char* part = info_of(package, "CPUPart");
   for (hwloc_obj_t object : {package, hwloc_get_root_obj(topology)})
     for (const char* name : {"CPUModel", "CPUType", "PlatformName"})
       if (const char* model = info_of(object, name)) return std::string(trimmed(model));
+  if (maker && part) return arm_model(maker, part);
   return "unknown processor";
 }
 

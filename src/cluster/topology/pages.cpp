@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "lockstep/base/room.hpp"
+
 namespace lockstep::cluster {
 namespace {
 
@@ -15,7 +17,7 @@ constexpr std::size_t most_pages = 4096;  // per question; the kernel looks up e
 
 /// The pages that lie completely in the memory, or an evenly spread part of them.
 std::vector<void*> pages_in(const std::vector<Memory>& memory) {
-  const auto size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const std::uintptr_t size = page_bytes();
   std::size_t bytes = 0;
   for (const Memory& part : memory) bytes += part.size();
   const std::uintptr_t stride = size * (bytes / size / most_pages + 1);

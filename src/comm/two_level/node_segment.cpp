@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 
 // Why shared memory has no name. It comes from `memfd_create`, and the ranks open it through the
 // first one's `/proc` entry: no file is left after a crash, and a container's small /dev/shm does
@@ -27,7 +28,7 @@ using Token = std::uint64_t;
 
 std::string reason() { return std::strerror(errno); }
 
-std::size_t with_token(std::size_t bytes) { return bytes + 4096; }
+std::size_t with_token(std::size_t bytes) { return bytes + page_bytes(); }
 
 }  // namespace
 
@@ -77,9 +78,9 @@ SharedMemory SharedMemory::attach(const std::string& address, std::size_t bytes)
 
 namespace {
 
-constexpr std::size_t page = 4096;
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
 
 std::size_t slot_bytes(std::size_t floats) { return whole_pages(floats * sizeof(float)); }
 

@@ -16,12 +16,12 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/io.hpp"
 #include "lockstep/base/log.hpp"
+#include "lockstep/base/room.hpp"
 
 namespace lockstep::data {
 namespace {
 
 constexpr const char* became_shorter = "the file has become shorter";
-constexpr std::size_t page_bytes = 4096;
 
 }  // namespace
 
@@ -62,7 +62,7 @@ const std::uint8_t* FileBytes::mapped(std::size_t row, std::uint64_t offset,
   if (found == nullptr) refuse_unread(row, became_shorter, copy_ != nullptr);
   // Without a checksum, zeros would pass for pixels.
   const volatile std::uint8_t* page = found;
-  for (std::size_t at = 0; at < bytes; at += page_bytes) static_cast<void>(page[at]);
+  for (std::size_t at = 0; at < bytes; at += page_bytes()) static_cast<void>(page[at]);
   static_cast<void>(page[bytes - 1]);
   require_read(row);
   return found;

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 
 namespace lockstep::data {
 namespace {
@@ -28,7 +29,7 @@ std::array<Range, most_ranges> ranges;
 std::atomic<std::size_t> ranges_used{0};  // all later ones are free
 std::mutex ranges_mutex;                  // for taking and giving back; the handler does not lock
 struct sigaction action_before;
-std::size_t system_page_bytes = 4096;
+std::size_t system_page_bytes = 0;  // the handler may not ask
 
 // Uses only what a signal handler may use: atomics, and mmap, a system call that takes no lock of
 // this process.
@@ -53,7 +54,7 @@ void on_fault(int, siginfo_t* info, void*) {
 }
 
 void watch() {
-  system_page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  system_page_bytes = page_bytes();
   struct sigaction action {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO;

@@ -22,8 +22,8 @@ constexpr std::string_view blanks = " \t";
 
 /// A path may have any other byte, in any encoding.
 bool is_text(std::string_view some) {
-  return std::none_of(some.begin(), some.end(), [](char c) {
-    return (c >= '\0' && c < ' ' && c != '\t' && c != '\r' && c != '\n') || c == '\x7F';
+  return std::none_of(some.begin(), some.end(), [](unsigned char c) {
+    return (c < ' ' && c != '\t' && c != '\r' && c != '\n') || c == '\x7F';
   });
 }
 

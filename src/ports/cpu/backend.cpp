@@ -6,13 +6,16 @@
 #include <cmath>
 #include <deque>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/log.hpp"
 #include "lockstep/device/host_stream.hpp"
 #include "ports/cpu/arena/arena.hpp"
 #include "ports/cpu/kernels/winograd/winograd.hpp"
 #include "ports/cpu/library_set.hpp"
 #include "ports/cpu/program.hpp"
+#include "ports/cpu/units/conv/convolution.hpp"
 
 namespace lockstep::cpu {
 
@@ -40,6 +43,12 @@ class CpuBackend final : public backend::Backend {
             fmt::format("oneDNN {} was built for SYCL: its calls return before their results are "
                         "there; lockstep needs one that was built for OpenMP",
                         library_version()));
+    static bool said = false;
+    if (!library_refers() || std::exchange(said, true) || log::rank() != 0) return;
+    log::warn(fmt::format(
+        "oneDNN {} has only reference code for convolutions on this processor, which is slow: its "
+        "cores are for tests and data; train on GPUs",
+        library_version()));
   }
   std::string name() const override { return "cpu"; }
   std::string description() const override {

@@ -6,10 +6,15 @@
 CUDA_HOME   ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard /usr/local/cuda/bin/nvcc) \
                  $(wildcard $(addsuffix /nvcc,$(subst :, ,$(PATH))))))
 find_in      = $(firstword $(wildcard $(addsuffix /$(2),$(1))))
-toolkit     := $(CUDA_HOME) $(CUDA_HOME)/targets/*
-header_dirs  = $(if $(1),$(1)/include,$(toolkit:%=%/include) /usr/include /usr/include/*-linux-gnu)
+# CUDA_TARGET: with CROSS, a folder with include/ and lib/ of that processor's runtime, where the
+# toolkit has none (jobs/cuda_aarch64.sh makes one). It lacks the headers that all processors share.
+CUDA_TARGET ?=
+toolkit     := $(if $(CROSS),$(CUDA_TARGET) $(CUDA_HOME)/targets/sbsa-linux,\
+                 $(CUDA_HOME) $(CUDA_HOME)/targets/*)
+USR         := $(SYSROOT)/usr
+header_dirs  = $(if $(1),$(1)/include,$(toolkit:%=%/include) $(USR)/include $(USR)/include/*-linux-gnu)
 library_dirs = $(if $(1),$(1)/lib64 $(1)/lib,\
-                 $(toolkit:%=%/lib64) $(toolkit:%=%/lib) /usr/lib64 /usr/lib/*-linux-gnu)
+                 $(toolkit:%=%/lib64) $(toolkit:%=%/lib) $(USR)/lib64 $(USR)/lib/*-linux-gnu)
 
 NVCC        := $(wildcard $(CUDA_HOME)/bin/nvcc)
 CUDA_H      := $(call find_in,$(header_dirs),cuda_runtime.h)
@@ -44,20 +49,21 @@ FIRST_ARCHS  = $(or $(shell cat $(BUILD)/archs 2>/dev/null),$(CARD_ARCHS),80)
 
 # The kept folder may be filled by the first compile: its path does not depend on what it holds.
 # Debian's own headers are found without -isystem; with it they would hide the compiler's.
-cuda_headers = $(filter-out /usr/include,$(sort $(patsubst %/,%,\
+cuda_headers = $(filter-out $(USR)/include,$(sort $(patsubst %/,%,\
                  $(dir $(CUDA_H) $(CUDNN_H) $(NCCL_H)))))
-CUDA_HEADERS = $(addprefix -isystem ,$(cuda_headers))
+CUDA_HEADERS = $(addprefix -isystem ,$(cuda_headers) $(if $(CROSS),$(CUDA_HOME)/include))
 CUDA_CFLAGS  = $(CUDA_HEADERS) $(if $(WITH_CUDA),\
                  -isystem $(if $(FRONTEND_HEADER),$(CUDNN_FRONTEND)/include,\
                    $(firstword $(wildcard $(CUDNN_FRONTEND)/include) $(CUDNN_FRONTEND))))
 NVCCFLAGS   ?=
 # Warning 128: nvcc calls a loop after `if constexpr (...) return` unreachable.
 COMPILE_CUDA = $(NVCC) -std=c++20 -O3 --expt-relaxed-constexpr -diag-suppress 128 -lineinfo \
-               -Xfatbin -compress-all -ccbin $(CXX) $(GENCODE) -Iinclude -Isrc $(CUDA_CFLAGS) \
+               -Xfatbin -compress-all -ccbin $(firstword $(CXX)) \
+               $(addprefix -Xcompiler ,$(wordlist 2,9,$(CXX))) $(GENCODE) -Iinclude -Isrc $(CUDA_CFLAGS) \
                -Xcompiler -Wall$(,)-Wextra $(if $(WERROR),-Werror all-warnings) $(NVCCFLAGS)
 # The runtime is linked statically. libcuda is not linked at all: its users open it when there is a
 # driver, so that the program starts without one.
-library_path = $(filter-out /usr/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) $(NCCL_LIB)))))
+library_path = $(filter-out $(USR)/lib%,$(sort $(patsubst %/,%,$(dir $(CUDNN_LIB) $(NCCL_LIB)))))
 CUDA_LIBS    = $(if $(WITH_CUDA),$(CUDNN_LIB) $(NCCL_LIB) $(CUDART) -ldl -lrt \
                  $(addprefix -Wl$(,)-rpath$(,),$(library_path)))
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 #include "ports/cuda/kernels/kernels.hpp"
 #include "ports/cuda/runtime/stream.hpp"
 
@@ -123,9 +124,9 @@ std::unique_ptr<device::Repeater> CudaDevice::make_repeater() {
 }
 
 // The system's own pages, locked. This process's binding decides where they are, and the kernel can
-// tell. cudaHostAlloc leaves both to the driver.
+// tell. cudaHostAlloc leaves both to the driver. Whole pages, because none can be locked twice.
 device::PinnedBuffer CudaDevice::allocate_pinned(std::size_t bytes) {
-  constexpr std::size_t page = 4096;
+  const std::size_t page = page_bytes();
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
   const auto release = [](std::byte* memory) { std::free(memory); };
   std::unique_ptr<std::byte, decltype(release)> pages(

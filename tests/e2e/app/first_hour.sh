@@ -24,7 +24,7 @@ run "$LOCKSTEP" bench train --model ResNet18
 verdict $? 'a model in other letters is suggested'
 run "$LOCKSTEP" help eval
 ((status == 0)) && says 'Usage: lockstep eval' && run "$LOCKSTEP" help && says 'Usage: lockstep' &&
-  run "$LOCKSTEP" version && says '^lockstep [0-9.]+ \(build [0-9a-f]+\)$'
+  run "$LOCKSTEP" version && says '^lockstep [0-9.]+ \(build [0-9a-f]+, (x86-64|neon)\)$'
 verdict $? 'help and version are commands'
 
 python3 "$repo/tests/support/flowers.py" flowers 30

@@ -24,7 +24,7 @@ cd elsewhere
 PATH=$WORK/prefix/bin:$PATH
 LOCKSTEP=lockstep
 run lockstep --version
-((status == 0)) && says '^lockstep [0-9]+\.[0-9]+ \(build [0-9a-f]{16}\)$'
+((status == 0)) && says '^lockstep [0-9]+\.[0-9]+ \(build [0-9a-f]{16}, (x86-64|neon)\)$'
 verdict $? 'the installed program is found on PATH and says its version and build'
 run lockstep topo
 ((status == 0)) && says ' PASS$'

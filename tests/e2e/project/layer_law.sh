@@ -48,6 +48,11 @@ run "$check" "$tree"
 ((status == 1)) && says '^src/base/any.cpp:1: base/x86/only.hpp is for one kind of processor'
 verdict $? 'the law refuses what is for one kind of processor in a source for all'
 
+refuses "an instruction of x86's in a source for all" src/base/a.cpp \
+  '__attribute__((target_clones("avx2", "default"))) void add();'
+refuses 'a size of pages that is not asked for' src/base/a.cpp 'constexpr int page = 4096;'
+refuses 'a relaxed atomic without a reason' src/base/a.cpp 'x.load(std::memory_order_relaxed);'
+
 refuses 'an upward include' src/nn/a.cpp '#include "lockstep/train/trainer.hpp"'
 refuses 'a sideways include' src/optim/a.cpp '#include "lockstep/nn/network.hpp"'
 refuses 'a port included by a layer' src/train/a.cpp '#include "ports/cpu/team.hpp"'

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "lockstep/base/error.hpp"
+#include "tests/support/laws/compiler_half.hpp"
 #include "tests/support/laws/verbs.hpp"
 
 namespace lockstep::test::laws {
@@ -43,7 +44,7 @@ inline void encode(std::byte* to, ElementType type, double value) {
     case ElementType::f32:
       return put(to, static_cast<float>(value));
     case ElementType::f16:
-      return put(to, static_cast<_Float16>(value));
+      return put(to, static_cast<Half>(value));
     case ElementType::bf16:  // only for values that it holds exactly
       return put(to, static_cast<std::uint16_t>(
                          std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16));
@@ -61,7 +62,7 @@ inline double decode(const std::byte* from, ElementType type) {
     case ElementType::f32:
       return get<float>(from);
     case ElementType::f16:
-      return get<_Float16>(from);
+      return get<Half>(from);
     case ElementType::bf16: {
       std::uint16_t bits;
       std::memcpy(&bits, from, sizeof bits);

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/half.hpp"
 #include "lockstep/base/rng.hpp"
+#include "tests/support/laws/compiler_half.hpp"
 
 namespace lockstep::test {
 namespace {
@@ -83,7 +84,7 @@ class Held {
       std::memcpy(&bits, bytes.data() + i * size, size);
       const auto half = static_cast<std::uint16_t>(bits);
       values[i] = type_ == ElementType::f32   ? std::bit_cast<float>(bits)
-                  : type_ == ElementType::f16 ? static_cast<float>(std::bit_cast<_Float16>(half))
+                  : type_ == ElementType::f16 ? static_cast<float>(std::bit_cast<laws::Half>(half))
                   : type_ == ElementType::bf16
                       ? widen_bf16(half)
                       : static_cast<float>(static_cast<std::int8_t>(bits)) * by[i / block];
@@ -100,7 +101,7 @@ class Held {
 };
 
 float rounded(ElementType type, float value) {
-  if (type == ElementType::f16) return static_cast<float>(static_cast<_Float16>(value));
+  if (type == ElementType::f16) return static_cast<float>(static_cast<laws::Half>(value));
   return type == ElementType::bf16 ? widen_bf16(round_to_bf16(value)) : value;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/half.hpp"
+#include "tests/support/laws/compiler_half.hpp"
 
 using namespace lockstep;
 using namespace lockstep::comm;
@@ -57,7 +58,8 @@ TEST_CASE("every float of 16 bits is widened as the compiler does it", "[combine
   bool right = true;
   for (std::uint32_t i = 0; i < 65536; ++i) {
     const auto bits = static_cast<std::uint16_t>(i);
-    right = right && same(widen_f16(bits), static_cast<float>(std::bit_cast<_Float16>(bits)));
+    right =
+        right && same(widen_f16(bits), static_cast<float>(std::bit_cast<test::laws::Half>(bits)));
     right = right && same(widen_bf16(bits), std::bit_cast<float>(i << 16));
     // What is exact stays, NaN included.
     const float f16 = widen_f16(bits), bf16 = widen_bf16(bits);
@@ -70,7 +72,7 @@ TEST_CASE("every float of 16 bits is widened as the compiler does it", "[combine
 TEST_CASE("floats are rounded to the nearest of 16 bits, ties to even", "[combine]") {
   bool right = true;
   for (const float value : awkward_floats()) {
-    const float expected = static_cast<float>(static_cast<_Float16>(value));
+    const float expected = static_cast<float>(static_cast<test::laws::Half>(value));
     right = right && same(widen_f16(round_to_f16(value)), expected);
     if (!std::isfinite(value) || std::abs(value) > 3.3e38f) continue;
     // The two neighbours of the upper half; their distance from `value` is exact in double.

@@ -1,9 +1,11 @@
 #include "comm/two_level/node_segment.hpp"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <string>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/room.hpp"
 
 using namespace lockstep;
 using namespace lockstep::comm;
@@ -14,6 +16,7 @@ TEST_CASE("shared memory is zero at first, and one who attaches sees what anothe
   const SharedMemory mine = SharedMemory::create(100000);
   const SharedMemory other = SharedMemory::attach(mine.address(), 100000);
   REQUIRE(mine.data() != other.data());
+  CHECK(reinterpret_cast<std::uintptr_t>(mine.data()) % page_bytes() == 0);
   CHECK(other.data()[99999] == std::byte{0});
   mine.data()[99999] = std::byte{7};
   CHECK(other.data()[99999] == std::byte{7});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -20,6 +21,15 @@ inline constexpr float to_sixteenths = 1.0f / 2048;     // 2^4 / 2^15
 inline constexpr float to_levels = 1.0f / 32768;        // 1 / (2^4 * 2^11)
 inline constexpr float round_to_integer = 12582912.0f;  // 1.5 * 2^23: adding and subtracting rounds
 inline constexpr std::size_t resample_lines = 4, resample_pixel = 4, resample_lanes = 16;
+
+/// For each number of channels, which bytes of four pixels of 4 bytes are kept.
+inline constexpr auto resample_kept = [] {
+  std::array<std::array<std::uint8_t, 16>, resample_pixel + 1> kept{};
+  for (std::size_t channels = 1; channels <= resample_pixel; ++channels)
+    for (std::size_t i = 0; i < 4 * channels; ++i)
+      kept[channels][i] = static_cast<std::uint8_t>(i / channels * resample_pixel + i % channels);
+  return kept;
+}();
 
 /// The two directions, compiled for one instruction set.
 struct ResampleKernels {

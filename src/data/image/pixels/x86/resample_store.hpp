@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,15 +8,6 @@
 #include "data/image/pixels/resample_kernels.hpp"
 
 namespace lockstep::data {
-
-/// For each number of channels, which bytes of four pixels of 4 bytes are kept.
-inline constexpr auto resample_kept = [] {
-  std::array<std::array<std::uint8_t, 16>, resample_pixel + 1> kept{};
-  for (std::size_t channels = 1; channels <= resample_pixel; ++channels)
-    for (std::size_t i = 0; i < 4 * channels; ++i)
-      kept[channels][i] = static_cast<std::uint8_t>(i / channels * resample_pixel + i % channels);
-  return kept;
-}();
 
 /// Turns four columns of four lines' pixels into four pixels of each line, writing 16 bytes to
 /// each.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <onednn_calls.hpp>
+#include <string_view>
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/room.hpp"
@@ -55,6 +56,10 @@ typename Backward::primitive_desc backward_desc(
                                              w.before, w.after);
 }
 
+bool is_reference(const char* implementation) {
+  return std::string_view(implementation).find("ref") != std::string_view::npos;
+}
+
 }  // namespace
 
 const dnnl::engine& engine() {
@@ -64,6 +69,14 @@ const dnnl::engine& engine() {
 
 void require_room_for_kernels() {
   require_room(std::size_t{32} << 20);  // a unit's code has some pieces of 256 KB
+}
+
+bool library_refers() {
+  static const bool does = [] {
+    ConvGeometry g{"", 64, 56, 56, 64, 56, 56, 3, 1, 1, Storage::fp32, 1, 1};
+    return is_reference(forward_desc(g, g.any_weights(), 1).impl_info_str());
+  }();
+  return does;
 }
 
 dnnl::primitive_attr user_scratchpad() {

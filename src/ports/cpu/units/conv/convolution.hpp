@@ -16,6 +16,10 @@ namespace lockstep::cpu {
 /// This process's oneDNN engine.
 const dnnl::engine& engine();
 
+/// Whether oneDNN computes convolutions by its reference code, as 2.6 does on Arm processors
+/// without SVE of 512 bits.
+bool library_refers();
+
 /// An attribute for every primitive: the caller provides the scratch memory, so that several lanes
 /// may each run one at the same time.
 dnnl::primitive_attr user_scratchpad();
