@@ -221,6 +221,7 @@ TEST_CASE("bands of whole networks are as near to the oracle as whole images", "
       of_whole = std::max(of_whole, one);
       of_bands = std::max(of_bands, largest_difference(bands.exported(Part::gradients, s), exact));
     }
-    CHECK(of_bands <= std::max(0.02, 3 * of_whole));  // a ReLU more may go the other way
+    // A ReLU more may go the other way, of one of the 16 pixels of the last maps: 0.06.
+    CHECK(of_bands <= std::max(0.1, 3 * of_whole));
   }
 }

@@ -54,7 +54,7 @@ TEST_CASE("a micro-batch of one row is an error where batch norms see one pixel 
                                                Contains("use --batch 2 or more"));
   CHECK_THAT(refusal(small, {.batch = 4, .accumulate = 4}), Contains("use --accumulate 2"));
   CHECK_THAT(refusal(small, {.batch = 2, .ranks = 2}),
-             Contains("use --batch 4 or more, fewer ranks, or on CPUs"));
+             Contains("use --batch 4 or more, fewer ranks, or --model"));
   // One rank has three rows and the other two, in two micro-batches.
   CHECK_THAT(refusal(small, {.batch = 5, .ranks = 2, .accumulate = 2}),
              Contains("use --accumulate 1"));
