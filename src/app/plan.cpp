@@ -181,7 +181,7 @@ std::string describe(const Question& question, const Parts& parts) {
 double busy_share(const PlannedParts& way) { return way.step.compute_ms / way.step.step_ms; }
 
 std::string time_text(const Question& question, const PlannedParts& way) {
-  const std::string busy = fmt::format("{:.0f} % of it work", 100 * busy_share(way));
+  std::string busy = fmt::format("{:.0f} % of it work", 100 * busy_share(way));
   if (!question.known_pace) return busy;
   return fmt::format("{:.{}f} ms a step, {:.1f} images/s, {}", way.step.step_ms,
                      way.step.step_ms < 100 ? 2 : 0,

@@ -61,6 +61,12 @@ struct ProgramSpec {
   /// trains. Its values have a separate block, so that what it makes of its weights, which never
   /// change, stays there.
   bool frozen = false;
+  /// Micro-batches of this program are in flight together with those of another one for other rows:
+  /// what it keeps shares no memory with that.
+  bool own_memory = false;
+  /// Set by Backend::plan(): the program only says what memory it would take. It has none, and
+  /// nothing to run.
+  bool planned = false;
   LossSpec loss;
   data::Element element = data::Element::u8;  ///< of the images in a batch
   std::vector<float> mean, stddev;            ///< per channel: see data::DataSetInfo
@@ -107,12 +113,6 @@ struct ProgramSpec {
   /// The network of which this is a stage: its bits are those of the whole one, and on the clock
   /// backend its pace is a part of that one's. Null: the network is whole.
   const nn::Network* whole = nullptr;
-  /// Micro-batches of this program are in flight together with those of another one for other rows:
-  /// what it keeps shares no memory with that.
-  bool own_memory = false;
-  /// Set by Backend::plan(): the program only says what memory it would take. It has none, and
-  /// nothing to run.
-  bool planned = false;
 };
 
 /// The two numbers a and b of a channel by which its values v enter the network: as v * a + b where

@@ -37,8 +37,8 @@ double largest_share(const nn::Network& network, const std::vector<std::size_t>&
   for (const std::size_t n : nodes) {
     const std::size_t height = network.nodes[n].shape.height;
     if (height < tiles) return 1;  // the head: all make it
-    share = std::max(
-        share, static_cast<double>((height + tiles - 1) / tiles) / static_cast<double>(height));
+    const std::size_t most = (height + tiles - 1) / tiles;
+    share = std::max(share, static_cast<double>(most) / static_cast<double>(height));
   }
   return nodes.empty() ? 1 / static_cast<double>(tiles) : share;
 }
