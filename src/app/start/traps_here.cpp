@@ -39,6 +39,7 @@ std::vector<SharedTrap> shared(const Launch& launch,
 }  // namespace
 
 cluster::NodeLook look_at_launch(const Launch& launch) {
+  if (!launch.nodes.leads_node(launch.rank.rank)) return {};
   cluster::NodeLook look = cluster::look_at_node(cluster::process_variables());
   look.world = launch.rank.world;
   look.nodes = static_cast<int>(launch.nodes.count());

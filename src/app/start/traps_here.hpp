@@ -9,7 +9,8 @@
 
 namespace lockstep::app {
 
-/// What this node shows, and what the started launch knows.
+/// What this node shows, and what the started launch knows. Of a rank that leads its node; others
+/// need not look.
 cluster::NodeLook look_at_launch(const Launch& launch);
 
 /// What rank 0 should say of the nodes' traps, each with its line and, where not all have it, its

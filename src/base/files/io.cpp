@@ -19,6 +19,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/owned.hpp"
+#include "lockstep/base/text/words.hpp"
 
 namespace lockstep {
 namespace {
@@ -84,6 +85,15 @@ std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;
   return std::getline(file, line) ? line : "";
+}
+
+std::string field_of(const std::filesystem::path& path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (const std::size_t colon = line.find(':');
+        colon != line.npos && trimmed(std::string_view(line).substr(0, colon)) == name)
+      return std::string(trimmed(std::string_view(line).substr(colon + 1)));
+  return "";
 }
 
 std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id"); }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "lockstep/base/error.hpp"
@@ -44,15 +43,15 @@ void read_token(MeetingAddress& address) {
   text.resize(read_all(handle.get(), text.data(), text.size()));
   const std::string_view token = trimmed(text);
   const bool digits = token.find_first_not_of("0123456789abcdefABCDEF") == token.npos;
-  require(digits && token.size() == 2 * address.token.size(),
+  const auto secret = parse_secret(token);
+  require(secret.has_value(),
           fmt::format("{}: a token is {} hexadecimal digits, as of openssl rand -hex {}; this file "
                       "has {}",
                       file.string(), 2 * address.token.size(), address.token.size(),
                       token.empty() ? "nothing"
                       : digits      ? counted(token.size(), "digit")
                                     : "other characters"));
-  for (std::size_t i = 0; i < address.token.size(); ++i)
-    std::from_chars(token.data() + 2 * i, token.data() + 2 * i + 2, address.token[i], 16);
+  address.token = *secret;
   struct stat facts {};
   if (fstat(handle.get(), &facts) == 0 && (facts.st_mode & 077) != 0)
     address.note = fmt::format(

@@ -86,19 +86,27 @@ std::optional<MeetingCard> parse_card(const std::string& text) {
   std::istringstream lines(text);
   std::string line, secret;
   MeetingCard card;
-  if (!std::getline(lines, line) || line != title || !std::getline(lines, secret) ||
-      secret.size() != 2 * card.secret.size())
+  if (!std::getline(lines, line) || line != title || !std::getline(lines, secret))
     return std::nullopt;
-  for (std::size_t i = 0; i < card.secret.size(); ++i) {
-    const char* byte = secret.data() + 2 * i;
-    if (std::from_chars(byte, byte + 2, card.secret[i], 16).ptr != byte + 2) return std::nullopt;
-  }
+  const auto found = parse_secret(secret);
+  if (!found) return std::nullopt;
+  card.secret = *found;
   if (!(lines >> card.port)) return std::nullopt;
   for (lines >> std::ws; std::getline(lines, line);) card.hosts.push_back(line);
   return card;
 }
 
 }  // namespace
+
+std::optional<MeetingSecret> parse_secret(std::string_view digits) {
+  MeetingSecret secret{};
+  if (digits.size() != 2 * secret.size()) return std::nullopt;
+  for (std::size_t i = 0; i < secret.size(); ++i) {
+    const char* byte = digits.data() + 2 * i;
+    if (std::from_chars(byte, byte + 2, secret[i], 16).ptr != byte + 2) return std::nullopt;
+  }
+  return secret;
+}
 
 std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& info) {
   if (meets_by_address(env, info)) return address_place(env, info);

@@ -93,16 +93,6 @@ std::string linked_name(const fs::path& link) {
   return fs::read_symlink(link, error).filename();
 }
 
-/// The value after "NAME:" and blanks in a file like /proc/self/status.
-std::string field_of(const fs::path& file, std::string_view name) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);)
-    if (const std::size_t colon = line.find(':');
-        colon != line.npos && trimmed(std::string_view(line).substr(0, colon)) == name)
-      return std::string(trimmed(std::string_view(line).substr(colon + 1)));
-  return "";
-}
-
 std::vector<InterfaceFacts> interfaces_below(const fs::path& root) {
   std::set<std::string> routed;
   std::ifstream in(root / "proc/net/route");

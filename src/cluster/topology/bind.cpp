@@ -12,9 +12,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/io.hpp"
 #include "lockstep/base/room.hpp"
 #include "lockstep/base/text/numbers.hpp"
 #include "lockstep/base/text/words.hpp"
@@ -80,11 +80,7 @@ std::vector<pid_t> threads_of_process() {
 
 /// The NUMA nodes whose memory this process may use, GPU memory included.
 CpuSet memory_nodes() {
-  std::ifstream status("/proc/self/status");
-  const std::string key = "Mems_allowed_list:\t";
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(key)) return parse_cpus(line.substr(key.size()));
-  return {};  // a kernel without NUMA
+  return parse_cpus(field_of("/proc/self/status", "Mems_allowed_list"));  // none without NUMA
 }
 
 }  // namespace

@@ -31,14 +31,17 @@ std::vector<std::size_t> divisors(std::size_t number) {
   return all;
 }
 
+/// It is given that values are made again.
+bool makes_again(const PartsSpec& spec) {
+  return spec.fixed.recompute && spec.fixed.recompute->mode != backend::Recompute::Mode::none;
+}
+
 /// gpipe takes as long as 1f1b, and more memory.
 std::vector<train::PipelineOrder> orders_of(const PartsSpec& spec, std::size_t stages) {
   using enum train::PipelineOrder;
   if (stages == 1) return {one_f_one_b};
   if (spec.fixed.order) return {*spec.fixed.order};
-  const bool again =
-      spec.fixed.recompute && spec.fixed.recompute->mode != backend::Recompute::Mode::none;
-  return again ? std::vector{one_f_one_b} : std::vector{one_f_one_b, zb_h1};
+  return makes_again(spec) ? std::vector{one_f_one_b} : std::vector{one_f_one_b, zb_h1};
 }
 
 std::vector<Parts> all_ways(const PartsSpec& spec) {
@@ -59,8 +62,7 @@ std::vector<Parts> all_ways(const PartsSpec& spec) {
            fixed.micro_batches ? std::vector{*fixed.micro_batches} : divisors(rows)) {
         if (m > rows) continue;
         parts.micro_batches = m;
-        parts.again =
-            spec.fixed.recompute && spec.fixed.recompute->mode != backend::Recompute::Mode::none;
+        parts.again = makes_again(spec);
         for (const train::PipelineOrder order : orders_of(spec, stages)) {
           parts.order = order;
           ways.push_back(parts);
@@ -125,8 +127,8 @@ class PartsSearch {
     });
     if (known) return;
     if (way.memory.bytes == 0) {
-      if (hopeless(way.parts) && (answer.too_large || way.parts.again)) return add_again(way);
-      way.memory = memory_of(spec_, way.parts);
+      if ((answer.too_large || way.parts.again) && hopeless(way.parts)) return add_again(way);
+      way.memory = is_smallest(way.parts) ? of_smallest(way.parts) : memory_of(spec_, way.parts);
       if (way.parts.again) {
         way.step = time_of(spec_, way.parts, way.memory.made_again);
         if (fits(way)) return add(std::move(way));
@@ -152,23 +154,29 @@ class PartsSearch {
 
   bool fits(const PlannedParts& way) const { return way.memory.bytes <= spec_.memory_limit; }
 
+  bool is_smallest(const Parts& parts) {
+    return parts.micro_batches == most_micro_batches_[shape_of(parts)];
+  }
+
+  /// The memory of the smallest micro-batches of the same shape.
+  const RanksMemory& of_smallest(Parts parts) {
+    const std::vector<std::size_t> shape = shape_of(parts);
+    const auto [found, is_new] = of_smallest_.try_emplace(shape);
+    parts.micro_batches = most_micro_batches_[shape];
+    if (is_new) found->second = memory_of(spec_, parts);
+    return found->second;
+  }
+
   /// The smallest micro-batches do not fit: nor do larger ones.
   bool hopeless(const Parts& parts) {
-    const std::vector<std::size_t> shape = shape_of(parts);
-    const auto [found, is_new] = hopeless_.try_emplace(shape, false);
-    if (!is_new) return found->second && parts.micro_batches != most_micro_batches_[shape];
-    Parts smallest = parts;
-    smallest.micro_batches = most_micro_batches_[shape];
-    PlannedParts way{smallest, {}, memory_of(spec_, smallest)};
-    found->second = !fits(way);
-    return found->second && parts.micro_batches != smallest.micro_batches;
+    return !is_smallest(parts) && of_smallest(parts).bytes > spec_.memory_limit;
   }
 
   const PartsSpec& spec_;
   std::vector<PlannedParts> open_;  ///< by time
   std::optional<PlannedParts> smallest_;
   std::map<std::vector<std::size_t>, std::size_t> most_micro_batches_;  ///< by shape_of()
-  std::map<std::vector<std::size_t>, bool> hopeless_;
+  std::map<std::vector<std::size_t>, RanksMemory> of_smallest_;         ///< by shape_of(), too
 };
 
 }  // namespace

@@ -93,29 +93,30 @@ void share_lines(const PartsSpec& spec, const Parts& parts, std::size_t rows, St
       step.weights_ms *= share;
     }
   add_halos(spec, parts, rows, stage);
+}
+
+void add_norm_gathers(const PartsSpec& spec, const Parts& parts, StageTape& stage) {
   const Layout layout{.ranks = parts.ranks(), .per_node = spec.per_node};
   const TimedTape gathering = with_gathers(stage.tape, stage.network, [&](double bytes) {
     return gather_s(spec.links, layout, parts.tiles, bytes);
   });
   stage.gathers_ms = gathering.forward_ms() + gathering.backward_ms() - stage.tape.forward_ms() -
                      stage.tape.backward_ms();
-  stage.again_ms *= stage.tape.forward_ms();
   stage.tape = gathering;
 }
 
 StageTape tape_of(const PartsSpec& spec, const Parts& parts, std::size_t stage,
                   const nn::Network& network, double made_again) {
   const std::size_t rows = rows_of(spec, parts);
-  StageTape made{.network = network, .tape = {}, .again_ms = made_again};
+  StageTape made{.network = network, .tape = {}};
   made.tape =
       time_tape(network, rows, spec.program.precision, spec.pace,
                 {.whole = parts.stages > 1 ? &spec.network : nullptr, .operations_a_byte = 0});
   const auto tiles = static_cast<double>(parts.tiles);
   made.compute_ms = (made.tape.forward_ms() + made.tape.backward_ms()) / tiles;
-  if (parts.tiles > 1)
-    share_lines(spec, parts, rows, made);
-  else
-    made.again_ms *= made.tape.forward_ms();
+  if (parts.tiles > 1) share_lines(spec, parts, rows, made);
+  made.again_ms = made_again * made.tape.forward_ms();  // without the gathers
+  if (parts.tiles > 1) add_norm_gathers(spec, parts, made);
   made.late = train::late_in_stage(parts.order, stage, {parts.stages, parts.micro_batches}) > 0;
   return made;
 }

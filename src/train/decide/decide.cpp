@@ -153,8 +153,7 @@ bool has_limit(const backend::Recompute& recompute) {
 }  // namespace
 
 std::size_t bytes_next_to_steps(const OtherMemory& other, std::size_t weights, bool alone) {
-  const std::size_t vectors = (other.average ? 1U : 0) + (other.second_moments ? 1 : 0);
-  return trainer_bytes + other.loader_bytes + vectors * weights + other.update_bytes +
+  return trainer_bytes + other.loader_bytes + other.vectors() * weights + other.update_bytes +
          other.exchange_bytes + (other.checkpoints ? run_bytes : 0) + (alone ? 0 : message_bytes);
 }
 
@@ -166,7 +165,6 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   if (!measured) return;
   const double most = control.max({static_cast<double>(*measured)}, "memory of the processes")[0];
   const std::size_t weights = nn::numbers(network) * sizeof(float);
-  const std::size_t vectors = (other.average ? 1U : 0) + (other.second_moments ? 1 : 0);
   const std::size_t needed =
       static_cast<std::size_t>(most) + bytes_next_to_steps(other, weights, control.world() == 1);
   recompute.reserved = (needed + rounding - 1) / rounding * rounding;
@@ -175,7 +173,7 @@ void count_process(backend::Recompute& recompute, const nn::Network& network,
   // A stage has a copy of the whole state, and then its image.
   const nn::Network& whole = other.gathered ? *other.gathered : network;
   const std::size_t copies = other.gathered ? 2 : 1;
-  recompute.between_steps = copies * (2 + vectors) * nn::numbers(whole) * sizeof(float) +
+  recompute.between_steps = copies * (2 + other.vectors()) * nn::numbers(whole) * sizeof(float) +
                             largest_tensor(nn::tensors(whole));
 }
 

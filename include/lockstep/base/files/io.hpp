@@ -29,6 +29,8 @@ bool is_machine_fault(int error_number);
 
 /// The file's first line without its newline; empty where it cannot be read.
 std::string first_line(const std::filesystem::path& path);
+/// The value after "NAME:" and blanks in a file like /proc/self/status; empty where it has none.
+std::string field_of(const std::filesystem::path& path, std::string_view name);
 
 /// Identifies this boot of the machine's kernel; containers on one machine share it. Empty where
 /// the kernel does not provide it.

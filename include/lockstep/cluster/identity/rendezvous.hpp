@@ -12,12 +12,16 @@
 
 namespace lockstep::cluster {
 
+using MeetingSecret = std::array<std::uint8_t, 16>;
+/// A secret as 32 hexadecimal digits; nothing where they are not.
+std::optional<MeetingSecret> parse_secret(std::string_view digits);
+
 /// Where rank 0 listens, as all ranks are told, and the secret that they share: ranks of
 /// Kubernetes, of a loop of ssh, of a launcher without MPI. The secret is as safe as its file.
 struct MeetingAddress {
   std::string host;  ///< looked up at each try: a name may appear late, and change
   std::uint16_t port = 0;
-  std::array<std::uint8_t, 16> token{};
+  MeetingSecret token{};
   std::filesystem::path token_file;
   std::string note;  ///< what is to know about the file; mostly empty
 };
@@ -55,7 +59,7 @@ std::optional<MeetingPlace> meeting_place(const EnvLookup& env, const RankInfo& 
 
 /// What rank 0 writes into the file.
 struct MeetingCard {
-  std::array<std::uint8_t, 16> secret{};
+  MeetingSecret secret{};
   std::vector<std::string> hosts;  ///< names under which rank 0's node may be found
   std::uint16_t port = 0;
 };
@@ -71,7 +75,7 @@ Descriptor leave_card(const std::filesystem::path& file, const MeetingCard& card
 void check_folder(const std::filesystem::path& file);
 
 /// Removes the file if it still holds this card: for a rank whose rank 0 has gone.
-void remove_card(const std::filesystem::path& file, const std::array<std::uint8_t, 16>& secret);
+void remove_card(const std::filesystem::path& file, const MeetingSecret& secret);
 
 /// The card, or nothing while there is no file. Throws InputError when the file belongs to another
 /// user or others may read it: then it is not a secret.

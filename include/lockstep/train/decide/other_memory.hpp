@@ -16,6 +16,8 @@ struct OtherMemory {
   bool checkpoints = false;  ///< rank 0 makes them in memory, while no step runs
   /// Of a stage: the whole network, whose state it gathers for each checkpoint.
   const nn::Network* gathered = nullptr;
+  /// How many vectors as long as the weights.
+  std::size_t vectors() const { return (average ? 1U : 0U) + (second_moments ? 1U : 0U); }
 };
 
 /// What that takes, of a network whose weights take `weights` bytes; with other ranks also buffers

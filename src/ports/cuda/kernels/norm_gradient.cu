@@ -140,6 +140,7 @@ __global__ void gradients_of_ranks_kernel(Matrix shape, NormParameters p, NormCh
   const int c = static_cast<int>(thread_index());
   if (c >= shape.channels) return;
   double count = 0;
+  const double pixels = pixels_of(p.chunks, shape);
   GradientSums own{}, all{};
   for (std::size_t rank = 0; rank < p.chunks.ranks; ++rank) {
     const NormChunk its = chunk_of(p.chunks, rank, shape.channels);
@@ -147,7 +148,7 @@ __global__ void gradients_of_ranks_kernel(Matrix shape, NormParameters p, NormCh
     if (rank == p.chunks.rank) own = sums;
     all.g += sums.g;
     all.gx += sums.gx;
-    count += its.rows() * pixels_of(p.chunks, shape);
+    count += its.rows() * pixels;
   }
   set_gradients(c, own, all, count, p, n, accumulate, scalars);
 }

@@ -29,7 +29,8 @@ __device__ inline NormChunk own_chunk(const NormChunks& chunks, int channels) {
 }
 /// How many values of a channel one image has.
 __device__ inline double pixels_of(const NormChunks& chunks, const Matrix& shape) {
-  return static_cast<double>(shape.rows / chunks.rows);
+  const auto pixels = shape.rows / chunks.rows;
+  return static_cast<double>(pixels);
 }
 
 // Values of one access, in every storage. The sums of more would take the registers in which the
