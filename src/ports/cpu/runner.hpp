@@ -215,14 +215,14 @@ struct Context {
   std::size_t value_buffer(std::size_t bytes, std::size_t unit) {
     return buffer({BufferRequest::Kind::value, bytes, unit, 0, 0});
   }
-  std::size_t forward_buffer(std::size_t bytes, std::size_t region) {
-    return buffer({BufferRequest::Kind::forward, bytes, 0, region, region});
+  std::size_t forward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {
+    return buffer({BufferRequest::Kind::forward, bytes, 0, from, to});
   }
   /// One that region `region` uses, in the next forward again; unless memory is short, or another
   /// program runs between.
   std::size_t lasting_buffer(std::size_t bytes, std::size_t region) {
     lasting.emplace_back(requests.size(), region);
-    return buffer({BufferRequest::Kind::forward, bytes, 0, 0, regions.size() - 1});
+    return forward_buffer(bytes, 0, regions.size() - 1);
   }
   /// Regions run backward from the last to the first: `from` is the later one.
   std::size_t backward_buffer(std::size_t bytes, std::size_t from, std::size_t to) {

@@ -45,9 +45,17 @@ struct Frozen {
     scale.scale = loss_scale;
     parameters->set_loss_scale(scale);
     for (std::size_t s = 0; s < layout().slices.size(); ++s)
-      parameters->import_slice(Part::weights, s, settled(c, layout().slices[s].tensor));
+      parameters->import_slice(Part::weights, s, initial(c, s));
   }
   const nn::ArenaLayout& layout() const { return parameters->layout(); }
+  /// A mean that moves is far from its batch's: it has to be seen to move.
+  std::vector<float> initial(const Case& c, std::size_t slice) const {
+    const nn::Tensor& tensor = layout().slices[slice].tensor;
+    std::vector<float> values = settled(c, tensor);
+    if (slice < layout().moving_slices() && tensor.role == nn::Role::running_mean)
+      for (float& value : values) value += 1;
+    return values;
+  }
 
   std::unique_ptr<Parameters> parameters;
   ProgramSpec spec;

@@ -39,8 +39,10 @@ void BatchNorm::plan(Context& context, std::size_t node_index, std::size_t stati
   for (auto* array : {&a_, &b_, &c_}) array->resize(channels_);
   chunks_ = context.regions[statistics_region].chunks;
   gradient_chunks_ = context.regions[gradient_region].chunks;
-  sums_.resize(chunks_ * 2 * channels_);
-  gradient_sums_.resize(gradient_chunks_ * 2 * channels_);
+  const std::size_t chunk_bytes = 2 * channels_ * sizeof(double);
+  sums_ = context.forward_buffer(chunks_ * chunk_bytes, statistics_region, gradient_region);
+  gradient_sums_ =
+      context.backward_buffer(gradient_chunks_ * chunk_bytes, gradient_region, statistics_region);
   if (context.span()) plan_messages(gradient_region, statistics_region);
 }
 
@@ -68,22 +70,23 @@ void BatchNorm::plan_messages(std::size_t forward_region, std::size_t backward_r
 }
 
 double* BatchNorm::sums(std::size_t chunk) {
-  double* sums = sums_.data() + chunk * 2 * channels_;
+  double* sums = context_->at<double>(sums_) + chunk * 2 * channels_;
   std::fill_n(sums, 2 * channels_, 0.0);
   return sums;
 }
 
 double* BatchNorm::gradient_sums(std::size_t chunk) {
-  double* sums = gradient_sums_.data() + chunk * 2 * channels_;
+  double* sums = context_->at<double>(gradient_sums_) + chunk * 2 * channels_;
   std::fill_n(sums, 2 * channels_, 0.0);
   return sums;
 }
 
 BatchNorm::Statistics BatchNorm::own_statistics(std::size_t i) const {
+  const double* sums = context_->at<double>(sums_);
   double sum = 0, squares = 0;
   for (std::size_t k = 0; k < chunks_; ++k) {
-    sum += sums_[k * 2 * channels_ + i];
-    squares += sums_[(k * 2 + 1) * channels_ + i];
+    sum += sums[k * 2 * channels_ + i];
+    squares += sums[(k * 2 + 1) * channels_ + i];
   }
   const double count = static_cast<double>(values_), offset = sum / count;
   return {.count = count,
@@ -112,10 +115,11 @@ void BatchNorm::normalise(std::size_t begin, std::size_t end) {
 }
 
 BatchNorm::Sums BatchNorm::own_gradient_sums(std::size_t i) const {
+  const double* sums = context_->at<double>(gradient_sums_);
   Sums own;
   for (std::size_t k = 0; k < gradient_chunks_; ++k) {
-    own.first += gradient_sums_[k * 2 * channels_ + i];
-    own.second += gradient_sums_[(k * 2 + 1) * channels_ + i];
+    own.first += sums[k * 2 * channels_ + i];
+    own.second += sums[(k * 2 + 1) * channels_ + i];
   }
   return own;
 }

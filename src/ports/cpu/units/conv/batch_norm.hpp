@@ -58,8 +58,8 @@ class BatchNorm {
   float epsilon_ = 0, momentum_ = 0;
   const float *gamma_ = nullptr, *beta_ = nullptr, *running_mean_ = nullptr;
   float *dgamma_ = nullptr, *dbeta_ = nullptr, *mean_share_ = nullptr, *var_share_ = nullptr;
-  std::vector<Moments> moments_;  // by slot
-  std::vector<double> sums_, gradient_sums_;
+  std::vector<Moments> moments_;              // by slot
+  std::size_t sums_ = 0, gradient_sums_ = 0;  // buffers: [chunks, 2, channels] of double
   NormMessage::Told told_statistics_, told_sums_;
   std::vector<float> a_, b_, c_;
   std::vector<std::size_t> slices_;

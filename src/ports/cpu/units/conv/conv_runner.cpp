@@ -72,7 +72,7 @@ void ConvRunner::plan() {
   norm.plan(c, unit.bn, unit.level, reader);
   x_ = c.value_buffer(map.bytes() * c.spec.batch, index);
   if (by_winograd_.forward)
-    winograd_forward_ = c.forward_buffer(winograd_.weight_bytes(), unit.level);
+    winograd_forward_ = c.forward_buffer(winograd_.weight_bytes(), unit.level, unit.level);
   if (!unit.input) image_.plan(unit.level, index);
   plan_backward();
   for (Part& part : parts_) {
