@@ -19,9 +19,12 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/clock.hpp"
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/files/io.hpp"
+#include "lockstep/base/owned.hpp"
 #include "lockstep/base/text/numbers.hpp"
 
 extern char** environ;
@@ -66,7 +69,7 @@ struct Start {
   const char* log;
   bool own_session;
   pid_t parent;
-  volatile int failed = 0;  ///< written by the child
+  int tells;  ///< a pipe: the child writes why it could not become its program
 };
 
 bool becomes(int file, int wanted) {
@@ -98,8 +101,24 @@ bool becomes(int file, int wanted) {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   if (ready) ::execvpe(start.words[0], start.words, start.variables);
-  start.failed = errno;
+  const int reason = errno;
+  write_all(start.tells, &reason, sizeof reason);
   ::_exit(1);
+}
+
+/// As start_of_process(), read from the system.
+std::uint64_t read_start(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  // proc(5): the 22nd field; the 2nd, the name, may hold anything and ends with the last ')'.
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string state, field;
+  fields >> state;
+  for (int i = 4; i < 22; ++i) fields >> field;
+  std::uint64_t ticks = 0;
+  if (!(fields >> ticks)) return 0;
+  return state == "Z" ? ~std::uint64_t{0} : ticks;
 }
 
 }  // namespace
@@ -117,17 +136,9 @@ std::filesystem::path own_program() {
 }
 
 std::uint64_t start_of_process(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string line;
-  std::getline(file, line);
-  // proc(5): the 22nd field; the 2nd, the name, may hold anything and ends with the last ')'.
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  std::string state, field;
-  fields >> state;
-  for (int i = 4; i < 22; ++i) fields >> field;
-  std::uint64_t ticks = 0;
-  if (!(fields >> ticks)) return 0;
-  return state == "Z" ? ~std::uint64_t{0} : ticks;
+  // An emulator may give each thread of its process another one.
+  static const std::pair<pid_t, std::uint64_t> own{::getpid(), read_start(::getpid())};
+  return process == own.first ? own.second : read_start(process);
 }
 
 std::vector<std::string> answer_of(const std::string& command) {
@@ -144,17 +155,25 @@ pid_t start_child(const ChildSpec& spec) {
   const std::vector<std::string> variables = variables_with(spec.environment);
   const std::vector<char*> words = pointers_to(spec.words), all = pointers_to(variables);
   close_in_children();
-  Start start{words.data(), all.data(), spec.log.c_str(), spec.own_session, ::getpid()};
+  int ends[2];
+  check(::pipe2(ends, O_CLOEXEC) == 0, "pipe2");
+  const Descriptor hears(ends[0]);
+  Descriptor end(ends[1]);
+  Descriptor tells(::fcntl(ends[1], F_DUPFD_CLOEXEC, 3));  // the child's 0 to 2 are its program's
+  Start start{words.data(),     all.data(), spec.log.c_str(),
+              spec.own_session, ::getpid(), tells.get()};
   sigset_t every, usual;
   sigfillset(&every);
   ::pthread_sigmask(SIG_SETMASK, &every, &usual);
   const pid_t child = ::vfork();  // fork() would copy the tables of a training's memory
   if (child == 0) become_program(start);
-  if (child < 0) start.failed = errno;
+  int failed = child < 0 ? errno : 0;
+  tells.reset();
+  end.reset();
+  read_all(hears.get(), &failed, sizeof failed);
   ::pthread_sigmask(SIG_SETMASK, &usual, nullptr);
-  if (child > 0 && start.failed != 0) wait_for_child(child);
-  require(start.failed == 0,
-          fmt::format("{}: {}", spec.words.front(), std::strerror(start.failed)));
+  if (child > 0 && failed != 0) wait_for_child(child);
+  require(failed == 0, fmt::format("{}: {}", spec.words.front(), std::strerror(failed)));
   return child;
 }
 

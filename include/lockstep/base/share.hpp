@@ -10,6 +10,12 @@ constexpr std::size_t even_share(std::size_t rows, std::size_t parts, std::size_
   return rows / parts + (index < rows % parts ? 1 : 0);
 }
 
+/// The fewest parts of which none is larger than the largest of `parts`.
+constexpr std::size_t fewest_parts(std::size_t rows, std::size_t parts) {
+  const std::size_t largest = even_share(rows, parts, 0);
+  return largest == 0 ? 0 : (rows + largest - 1) / largest;
+}
+
 /// How many rows the parts before `index` have together.
 constexpr std::size_t even_begin(std::size_t rows, std::size_t parts, std::size_t index) {
   const std::size_t larger = index < rows % parts ? index : rows % parts;

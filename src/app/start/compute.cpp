@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 
 #include "lockstep/base/cgroup.hpp"
 #include "lockstep/base/error.hpp"
@@ -127,6 +128,14 @@ std::string find_without_gpu(const std::vector<std::string>& absences) {
   return comm::write_record(found);
 }
 
+/// Why this process has no GPU that lockstep can use; empty where it has one.
+std::string lack_of_gpus() {
+  std::string lack = device::look_at_gpus().absence;
+  if (!lack.empty() && std::filesystem::exists("/dev/kfd"))
+    lack += "; AMD's GPUs (/dev/kfd) are not supported";
+  return lack;
+}
+
 }  // namespace
 
 std::string decide_backend(Launch& launch, const std::string& asked) {
@@ -135,11 +144,10 @@ std::string decide_backend(Launch& launch, const std::string& asked) {
         "--backend clock is a rehearsal: steps wait, nothing is trained, and checkpoints "
         "hold zeros instead of a model");
   if (asked == "cpu" || asked == "clock") return asked;
-  const device::VisibleGpus seen = device::look_at_gpus();
+  const std::string lack = lack_of_gpus();
   const auto without = comm::read_record<NoGpu>(
-      launch.control
-          ? launch.control->combine(seen.absence, "choice of the backend", find_without_gpu)
-          : find_without_gpu({seen.absence}));
+      launch.control ? launch.control->combine(lack, "choice of the backend", find_without_gpu)
+                     : find_without_gpu({lack}));
   if (without.rank < 0) return "cuda";
   require(asked != "cuda", fmt::format("--backend cuda: rank {}: {}", without.rank, without.why));
   require(without.everywhere,

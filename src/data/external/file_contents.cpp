@@ -20,6 +20,12 @@ std::string library_version() {
   return fmt::format("HDF5 {}.{}.{}", major, minor, release);
 }
 
+/// Its version, and why its last call failed: any other call, for the version too, forgets that.
+std::string library_and_cause() {
+  const std::string cause = h5::last_cause();
+  return fmt::format("{}: {}", library_version(), cause);
+}
+
 std::string list(std::vector<std::string> texts) {
   if (texts.empty()) return "none";
   const std::size_t more = texts.size() - std::min(most_listed, texts.size());
@@ -120,8 +126,7 @@ std::string list_text(const FileContents& contents) {
 std::string describe(hid_t file, const std::string& name, StoredSet& set) {
   set = {.name = name, .shape = {}};
   const h5::Data data(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
-  if (!data)
-    return fmt::format("/{} cannot be opened by {}: {}", name, library_version(), h5::last_cause());
+  if (!data) return fmt::format("/{} cannot be opened by {}", name, library_and_cause());
   const h5::Type type(H5Dget_type(data.get()));
   const h5::Space space(H5Dget_space(data.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
@@ -175,8 +180,8 @@ std::string say_scaling(hid_t data) {
 FileContents look_into(hid_t file) {
   Walk walk{file, {}};
   if (visit_objects(file, visit_object, &walk) < 0)
-    walk.found.unusable.push_back({"", fmt::format("some objects cannot be listed by {}: {}",
-                                                   library_version(), h5::last_cause())});
+    walk.found.unusable.push_back(
+        {"", fmt::format("some objects cannot be listed by {}", library_and_cause())});
   H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, visit_link, &walk);
   return std::move(walk.found);
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.hpp"
 #include "lockstep/base/files/files.hpp"
+#include "lockstep/base/share.hpp"
 #include "lockstep/base/text/words.hpp"
 #include "lockstep/cluster/topology/cpuset.hpp"
 #include "lockstep/observe/report.hpp"
@@ -243,6 +244,20 @@ std::vector<std::string> row_of(const std::string& name, const std::vector<Ledge
   return row;
 }
 
+/// Ranks that the newest start would not have missed; empty where it had none too many.
+std::string spare_ranks(const RunStory& run) {
+  if (!run.config || !run.newest()) return "";
+  const config::Config& config = *run.config;
+  const std::size_t ranks = run.newest()->ranks, each = config.stages * config.tiles;
+  const std::size_t shared = config.shards > 0 ? config.shards : config.batch;
+  const std::size_t fewest = fewest_parts(shared, ranks / each);
+  if (fewest == 0 || fewest * each == ranks) return "";
+  return fmt::format("{} would have been as fast as {}: the largest share of {} is {} either way",
+                     counted(fewest * each, "rank"), ranks,
+                     counted(shared, config.shards > 0 ? "shard" : "row"),
+                     even_share(shared, fewest, 0));
+}
+
 }  // namespace
 
 std::size_t gpus_of(const RunStory& run) {
@@ -317,6 +332,8 @@ std::vector<Block> ledger_section(const RunStory& run) {
       "process on. Counters of packages and nodes also count what other jobs on them used. Cost is "
       "by cost.per-core-hour and cost.per-gpu-hour.";
   std::vector<Block> blocks = {Heading{"What it used"}, std::move(table)};
+  if (std::string spare = spare_ranks(run); !spare.empty())
+    measured.items.push_back(std::move(spare));
   if (!measured.items.empty()) blocks.push_back(std::move(measured));
   return blocks;
 }

@@ -48,6 +48,12 @@ ledger done 'abs(summary["ledger"]["core_hours"] * 3600
   grep -q 'to the best validation, epoch [12]' page.html
 verdict $? 'the summary and the report have the same, to the best validation, too'
 
+run ranks 3 "${any[@]}" --batch 4 --epochs 1 --out spare && run "$LOCKSTEP" report spare --text &&
+  says '2 ranks would have been as fast as 3: the largest share of 4 rows is 2 either way' &&
+  run ranks 3 "${any[@]}" --batch 6 --epochs 1 --out full && run "$LOCKSTEP" report full --text &&
+  says '^What it used' && ! says 'as fast as'
+verdict $? 'ranks that a step would not have missed are named'
+
 run "${any[@]}" --batch 50 --out again --epochs 1 &&
   grep -q '"cost":null' again/metrics.jsonl && ! says 'cost'
 verdict $? 'without a price there is no cost'

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lockstep/base/error.hpp"
+#include "lockstep/base/share.hpp"
 #include "lockstep/base/text/words.hpp"
 
 using namespace lockstep;
@@ -74,4 +75,14 @@ TEST_CASE("one thing is not many things", "[count]") {
   CHECK(counted(1, "class") == "1 class");
   CHECK(counted(12, "class") == "12 classes");
   CHECK(counted(2, "micro-batch") == "2 micro-batches");
+}
+
+TEST_CASE("the fewest parts are as few as have no larger one", "[numbers]") {
+  for (std::size_t rows = 0; rows <= 60; ++rows)
+    for (std::size_t parts = 1; parts <= 70; ++parts) {
+      std::size_t fewest = rows == 0 ? 0 : 1;
+      while (fewest > 0 && even_share(rows, fewest, 0) > even_share(rows, parts, 0)) ++fewest;
+      INFO(rows << " rows in " << parts << " parts");
+      REQUIRE(fewest_parts(rows, parts) == fewest);
+    }
 }

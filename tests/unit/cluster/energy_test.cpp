@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include <filesystem>
+#include <iostream>
 #include <string>
 
 #include <sys/stat.h>
@@ -49,8 +50,14 @@ struct Cray : Folder {
 /// Until it ends, this process may not read what only the owner may.
 class Stranger {
  public:
+  /// A user namespace may have no other user.
+  static bool possible() {
+    const uid_t was = ::geteuid();
+    const bool is = was != 0 || (::seteuid(nobody) == 0 && ::seteuid(was) == 0);
+    if (!is) std::cout << "SKIPPED: root cannot become another user here\n";
+    return is;
+  }
   explicit Stranger(const fs::path& folder, const fs::path& file) : was_(::geteuid()) {
-    constexpr uid_t nobody = 65534;
     ::chmod(folder.c_str(), 0755);
     ::chmod(file.c_str(), was_ == 0 ? 0400 : 0000);
     if (was_ == 0) REQUIRE(::seteuid(nobody) == 0);
@@ -60,6 +67,7 @@ class Stranger {
   }
 
  private:
+  static constexpr uid_t nobody = 65534;
   uid_t was_;
 };
 
@@ -146,6 +154,7 @@ TEST_CASE("only intel-rapl-mmio is there: it is counted", "[energy]") {
 }
 
 TEST_CASE("a counter that only root may read is one clear reason and no figure", "[energy]") {
+  if (!Stranger::possible()) return;
   const Powercap tree;
   tree.add("intel-rapl:0", "package-0", "1");
   std::vector<EnergyUse> uses;

@@ -118,7 +118,7 @@ TEST_CASE("where the system gives no thread, lost ranks are reported all the sam
   pthread_attr_t usual, impossible;
   REQUIRE(pthread_getattr_default_np(&usual) == 0);
   REQUIRE(pthread_getattr_default_np(&impossible) == 0);
-  REQUIRE(pthread_attr_setstacksize(&impossible, std::size_t{1} << 46) == 0);
+  REQUIRE(pthread_attr_setstacksize(&impossible, std::size_t{1} << 62) == 0);
   {
     tcp::Wire wire = connect(card_of(ranks.word), 1, 2);
     REQUIRE(wire.open());

@@ -114,7 +114,7 @@ TEST_CASE("where the system gives no thread, the watch gives up after the grace 
   pthread_attr_t usual, impossible;
   REQUIRE(pthread_getattr_default_np(&usual) == 0);
   REQUIRE(pthread_getattr_default_np(&impossible) == 0);
-  REQUIRE(pthread_attr_setstacksize(&impossible, std::size_t{1} << 46) == 0);
+  REQUIRE(pthread_attr_setstacksize(&impossible, std::size_t{1} << 62) == 0);
   REQUIRE(pthread_setattr_default_np(&impossible) == 0);
   fixture.broken = true;
   CHECK(becomes([&] { return fixture.given_up == 1; }));
