@@ -357,15 +357,20 @@ mpi-built: $(MPI_TESTS)
 usual-tests: $(UNIT) $(MPI_TESTS) $(GPU_TESTS) $(NO_MPI) $(BUILD)/bench/two_level
 tests: usual-tests $(EMULATED)
 
+SHARE = $(DESTDIR)$(PREFIX)/share
+# What is made of jobs/install, and where: the manual page is what this program's --help says.
+KIT   = "$(SHARE)/man/man1/lockstep.1" "$(SHARE)/bash-completion/completions/lockstep" \
+        "$(SHARE)/modulefiles/lockstep/$(VERSION)" "$(SHARE)/modulefiles/lockstep/$(VERSION).lua"
 .PHONY: install
-install: $(PROGRAM)  ## install the program and its recipes below PREFIX (/usr/local), DESTDIR is respected
+install: $(PROGRAM)  ## install the program, its recipes, manual page and modules below PREFIX (/usr/local), DESTDIR is respected
 	install -D -m 755 $(PROGRAM) "$(DESTDIR)$(PREFIX)/bin/lockstep"
-	install -D -m 644 -t "$(DESTDIR)$(PREFIX)/share/lockstep/recipes" $(wildcard jobs/recipes/*.toml)
+	install -D -m 644 -t "$(SHARE)/lockstep/recipes" $(wildcard jobs/recipes/*.toml)
+	jobs/install/install.sh $(PROGRAM) $(KIT)
 
 .PHONY: uninstall
 uninstall:  ## remove it again
-	rm -f "$(DESTDIR)$(PREFIX)/bin/lockstep"
-	rm -rf "$(DESTDIR)$(PREFIX)/share/lockstep/recipes"
+	rm -f "$(DESTDIR)$(PREFIX)/bin/lockstep" $(KIT)
+	rm -rf "$(SHARE)/lockstep/recipes"
 
 # What `lockstep --version` says is the archive's name. All that git has is in it, and no .git: the
 # build id is made from the sources alone.

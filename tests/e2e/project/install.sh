@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make install` puts one program and its recipes below PREFIX and nothing else, and it works from
-# any folder.
+# `make install` puts one program, its recipes, manual page, completion and modules below PREFIX and
+# nothing else, and it works from any folder. What these say and do: manual.sh, modules.sh.
 # waits
 repo=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../../..")
 source "$repo/tests/support/e2e.bash"
@@ -8,16 +8,32 @@ source "$repo/tests/support/e2e.bash"
 installing=(make --no-print-directory -C "$repo" BUILD="$(dirname "$LOCKSTEP")"
   --old-file="$LOCKSTEP")
 
+version=$("$LOCKSTEP" --version | cut -d ' ' -f 2)
+# all FOLDER: the files there, but the recipes, are those that make install puts there.
+all() {
+  diff <(find "$1" -type f ! -path '*/share/lockstep/recipes/*.toml' -printf '%P\n' | sort) \
+    <(printf '%s\n' bin/lockstep share/man/man1/lockstep.1 \
+      share/bash-completion/completions/lockstep \
+      share/modulefiles/lockstep/"$version"{,.lua} | sort)
+}
+
 run "${installing[@]}" PREFIX="$WORK/prefix" install
-((status == 0)) && [[ $(find prefix/bin -type f -printf '%P %m') == 'lockstep 755' ]] &&
+((status == 0)) && all prefix && [[ $(stat -c %a prefix/bin/lockstep) == 755 ]] &&
   cmp prefix/bin/lockstep "$LOCKSTEP" &&
-  diff -r prefix/share/lockstep/recipes "$repo/jobs/recipes" &&
-  [[ $(cd prefix && echo *) == 'bin share' ]]
-verdict $? 'make install puts the program and its recipes below PREFIX'
+  diff -r prefix/share/lockstep/recipes "$repo/jobs/recipes"
+verdict $? 'make install puts the program and what belongs to it below PREFIX, and no more'
 run "${installing[@]}" PREFIX=/usr DESTDIR="$WORK/stage" install
-((status == 0)) && [[ $(cd stage && find . -type f -name lockstep) == ./usr/bin/lockstep ]] &&
+((status == 0)) && all stage/usr && [[ $(echo stage/*) == stage/usr ]] &&
   [[ -s stage/usr/share/lockstep/recipes/mlperf-8k.toml ]]
 verdict $? 'DESTDIR is put in front of PREFIX'
+
+# A file that the kernel does not run stands for a program of another processor.
+mkdir foreign && printf '\177ELF' >foreign/lockstep && chmod +x foreign/lockstep
+run make --no-print-directory -C "$repo" BUILD="$WORK/foreign" --old-file="$WORK/foreign/lockstep" \
+  PREFIX="$WORK/stage/usr" install
+((status == 0)) && says 'foreign/lockstep does not start here: there will be no manual page' &&
+  [[ ! -e stage/usr/share/man/man1/lockstep.1 ]] && cmp stage/usr/bin/lockstep foreign/lockstep
+verdict $? 'a program for another processor is installed without a page, and without an older one'
 
 mkdir elsewhere
 cd elsewhere
