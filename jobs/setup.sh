@@ -52,6 +52,7 @@ hdf5-tools         | test  | command h5dump         | hdf5@1.10:~mpi
 python3-h5py       | test  | python h5py            | py-h5py
 python3-yaml       | test  | python yaml            | py-pyyaml
 man-db             | test  | command man            | man-db
+jube               | test  | command jube           | jube
 procps             | test  | command ps             | procps
 strace             | test  | command strace         | strace
 python3-venv       | clients | python ensurepip      | python

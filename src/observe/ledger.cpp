@@ -82,6 +82,18 @@ std::string joules_text(double joules) {
   return fmt::format("{:.4g} {}J", joules, unit);
 }
 
+WholeEnergy whole_energy(const LedgerRecord& record) {
+  WholeEnergy whole;
+  for (const EnergyFigure& figure : record.energy) {
+    if (figure.machines < record.machines || !figure.why.empty()) continue;
+    if (figure.joules.value_or(0) <= 0) continue;  // a counter that does not count
+    if (figure.source == "pm_counters") return {figure.joules, figure.source};
+    whole.joules = whole.joules.value_or(0) + *figure.joules;
+    whole.of += (whole.of.empty() ? "" : "+") + figure.source;
+  }
+  return whole;
+}
+
 std::string energy_text(const EnergyFigure& figure, double seconds, std::uint64_t machines) {
   const std::string who = fmt::format("{}: {}", figure.source, figure.counts);
   if (!figure.joules) return fmt::format("not measured ({}): {}", who, figure.why);

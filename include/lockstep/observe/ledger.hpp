@@ -76,6 +76,15 @@ LedgerSum sum_of(const std::vector<LedgerRecord>& records);
 /// The same, up to the end of this epoch; of none where no record is of it.
 LedgerSum sum_until(const std::vector<LedgerRecord>& records, std::uint64_t epoch);
 
+/// The energy of all machines in all of a record's time, as one number, and whose it is:
+/// "pm_counters", which contains all else, "RAPL", "NVML" or "RAPL+NVML". A source that missed a
+/// machine or a part of the time is left out; without another there are no joules.
+struct WholeEnergy {
+  std::optional<double> joules;
+  std::string of;
+};
+WholeEnergy whole_energy(const LedgerRecord& record);
+
 /// "12.3 kJ": four digits, powers of 1000.
 std::string joules_text(double joules);
 

@@ -17,6 +17,7 @@
 #include "lockstep/config/keys.hpp"
 #include "lockstep/observe/trace/rank_trace.hpp"
 #include "lockstep/study/fit/interval.hpp"
+#include "lockstep/train/loop/ledger.hpp"
 #include "lockstep/train/trainer.hpp"
 
 namespace lockstep::app {
@@ -142,6 +143,17 @@ void add_training(const train::TrainerSpec& spec, const train::Trainer& trainer,
   json["made_again"] = memory.made_again;
 }
 
+/// What the measured steps took, with each source's figure, or why it has none.
+void add_energy(const observe::LedgerRecord& used, Json& json) {
+  const observe::WholeEnergy whole = observe::whole_energy(used);
+  json["energy_joules"] = whole.joules ? Json(*whole.joules) : Json();
+  json["energy_of"] = whole.of;
+  json["energy_s"] = used.seconds;
+  json["energy"] = Json::array();
+  for (const observe::EnergyFigure& figure : used.energy)
+    json["energy"].push_back(Json::parse(fields_to_json(figure)));
+}
+
 /// The steps of the tape, one after the other.
 std::string tape_trace(const TapeTimes& times) {
   observe::ChromeTrace trace;
@@ -176,6 +188,7 @@ Json to_json(StepBench& bench, const std::vector<TrainingArm>& arms, double peak
                {"update_ms", parts.update_ms},
                {"peak_memory_bytes", peak_bytes},
                {"first_step_s", first_step_s},
+               {"loss", series.rows > 0 ? Json(series.loss / series.rows) : Json()},
                {"keys", keys_of(config)}});
   for (auto arm = arms.begin() + 1; arm != arms.end(); ++arm) {
     const std::vector<double>& other = arm->series.step;
@@ -282,12 +295,16 @@ int run_bench(Launch& launch, const TrainBenchOptions& options) {
   if (options.rules) add_rules(bench, arms);
   for (std::size_t i = 1; i < arms.size(); ++i) bench.steps(*arms[i].trainer, options.warm_up);
   StepSeries& with = arms.front().series;
+  train::Ledger ledger(run.spec(), *launch.control);
+  ledger.record(0, 0);  // of the start
   if (const std::size_t ahead = run.backend().device().steps_ahead(); ahead > 0 && arms.size() == 1)
     measure_in_a_row(options, bench, trainer, ahead, with);
   study::take_turns(
       arms.size(), [&](std::size_t) { return with.step.size() < options.steps; },
       [&](std::size_t i) { bench.step(*arms[i].trainer, &arms[i].series); });
+  const observe::LedgerRecord used = ledger.record(0, with.step.size());
   Json json = to_json(bench, arms, peak, first_step_s);
+  if (arms.size() == 1) add_energy(used, json);
   json["nodes"] = launch.nodes.count();
   add_training(spec, trainer, json);
   if (floor) add_floor(*floor, json);

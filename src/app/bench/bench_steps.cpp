@@ -1,6 +1,7 @@
 #include "app/bench/bench_steps.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
@@ -22,6 +23,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr float rate = 1e-3f;  // no batch may diverge
+
+void add_loss(const train::StepReport& report, StepSeries& series) {
+  if (report.skipped()) return;  // where gradients overflow, the loss often does, too
+  series.loss += report.metrics.loss;
+  series.rows += static_cast<double>(report.metrics.rows);
+}
 
 }  // namespace
 
@@ -94,13 +101,15 @@ StepBench::StepBench(const train::RunSpec& spec, backend::Backend& backend,
 void StepBench::step(train::Trainer& trainer, StepSeries* series) {
   const double begin = now_ms();
   const train::NextBatch same{data_.batch, config().batch};
-  const observe::StepTimes times =
-      trainer.step(data_.batch, config().batch, rate, [&] { return std::optional(same); }).times;
+  const train::StepReport report =
+      trainer.step(data_.batch, config().batch, rate, [&] { return std::optional(same); });
+  StepSeries mine{{now_ms() - begin}, {report.times}};
+  add_loss(report, mine);
   StepSeries one;
-  add({{now_ms() - begin}, {times}}, series != nullptr ? *series : one);
+  add(mine, series != nullptr ? *series : one);
 }
 
-/// The slowest rank's times of these steps.
+/// The slowest rank's times of these steps, and the loss of all ranks.
 void StepBench::add(const StepSeries& mine, StepSeries& series) {
   std::vector<double> values = mine.step;
   for (const observe::StepTimes& times : mine.parts)
@@ -112,6 +121,14 @@ void StepBench::add(const StepSeries& mine, StepSeries& series) {
     for (observe::StepTimes& times = series.parts.emplace_back();
          const observe::StepPart& part : observe::step_parts)
       times.*part.step = *value++;
+  const std::vector<double> loss = control_.sum({mine.loss, mine.rows}, "loss");
+  if (!std::isfinite(loss[0]))
+    throw Error(fmt::format("the loss of the benchmark's rows is {}: its speed would be of steps "
+                            "that compute nothing",
+                            loss[0]),
+                Ending::diverged);
+  series.loss += loss[0];
+  series.rows += loss[1];
 }
 
 void StepBench::steps(train::Trainer& trainer, std::size_t count, StepSeries* series) {
@@ -132,6 +149,7 @@ void StepBench::steps_in_a_row(train::Trainer& trainer, std::size_t ahead, std::
     if (i == 0) continue;
     mine.step.push_back(report.idle_ms.value() + report.times.total_ms());
     mine.parts.push_back(report.times);
+    add_loss(report, mine);
   }
   add(mine, series);
 }

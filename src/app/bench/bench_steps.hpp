@@ -42,6 +42,8 @@ struct Synthetic {
 struct StepSeries {
   std::vector<double> step;
   std::vector<observe::StepTimes> parts;
+  /// Sum and rows of all that count, of all ranks: a step that was skipped does not.
+  double loss = 0, rows = 0;
 };
 
 /// What a benchmark's JSON begins with: the work, the ranks and the backend; then the speed.
@@ -54,7 +56,8 @@ std::string title_of(const nlohmann::ordered_json& described);
 double peak_memory(comm::Control& control);
 
 /// A training as its configuration has it, on random rows. Every rank makes the same calls; all are
-/// collective.
+/// collective. Steps throw Error of Ending::diverged when their loss is no number: a device that
+/// computes such has no speed.
 class StepBench {
  public:
   /// `spec` names what the rows are like. The references must outlive this.

@@ -1,4 +1,4 @@
-#include "train/loop/ledger.hpp"
+#include "lockstep/train/loop/ledger.hpp"
 
 #include <algorithm>
 #include <map>

@@ -13,12 +13,12 @@
 #include "lockstep/observe/summary.hpp"
 #include "lockstep/optim/schedule.hpp"
 #include "lockstep/train/evaluator.hpp"
+#include "lockstep/train/loop/ledger.hpp"
 #include "lockstep/train/run.hpp"
 #include "lockstep/train/run_data.hpp"
 #include "lockstep/train/trainer.hpp"
 #include "train/ending/stop_policy.hpp"
 #include "train/files/run_files.hpp"
-#include "train/loop/ledger.hpp"
 #include "train/pipeline/pipeline.hpp"
 
 namespace lockstep::train {

@@ -20,6 +20,7 @@ for event in events:
 assert at > 0 and "floor_ms" not in figures
 assert abs(figures["images_per_s"] * figures["step_ms"] / 1e3 - 16) < 1e-6
 assert figures["steps"] == 3 and figures["step_without_reduction_ms"] > 0
+assert 1 < figures["loss"] < 10 and "energy_joules" not in figures
 END
 verdict $? 'a training step and each step of its tape are measured, and a trace of them is written'
 
@@ -44,3 +45,23 @@ assert 0 < figures["best_step_ms"] <= figures["step_ms"]
 assert abs(figures["images_per_s"] * figures["step_ms"] / 1e3 - 16) < 1e-6
 END
 verdict $? 'inference is measured without a training step'
+
+run ranks 2 "$LOCKSTEP" bench train --batch 16 --steps 3 --threads 1 --json energy.json
+((status == 0)) && python3 - <<'END'
+import json
+figures = json.load(open("energy.json"))
+joules, sources = figures["energy_joules"], figures["energy"]
+assert figures["energy_s"] >= 3 * figures["best_step_ms"] / 1e3 and sources
+# A machine may show its counters to this user, or not.
+if joules is None:
+    assert figures["energy_of"] == "" and all(one["why"] or not one["joules"] for one in sources)
+else:
+    assert joules > 0 and figures["energy_of"] in [one["source"] for one in sources]
+END
+verdict $? 'the energy of the measured steps is measured, or it is said why it was not'
+
+mpicxx -x c -O1 -shared -fPIC -o broken.so "$support/preloads/broken_sums.c" -ldl &&
+  run ranks 2 -x LD_PRELOAD="$PWD/broken.so" "$LOCKSTEP" bench train --batch 16 --steps 3 \
+    --threads 1 --json broken.json
+((status == 1)) && says 'the loss of the benchmark.s rows is -?nan' && [[ ! -e broken.json ]]
+verdict $? 'steps that compute no number have no speed'

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "lockstep/base/clock.hpp"
+#include "lockstep/train/loop/ledger.hpp"
 #include "tests/mpi/train/train_fixture.hpp"
 #include "tests/support/folder_fixture.hpp"
 #include "tests/support/harness/mpi_world.hpp"
-#include "train/loop/ledger.hpp"
 
 using namespace lockstep;
 using namespace lockstep::test;

@@ -103,3 +103,30 @@ TEST_CASE("one line says what all of a run used, and to its best validation", "[
   CHECK_THAT(ledger_line(records, 0), !Contains("best"));
   CHECK_THAT(ledger_line({used(1, 60, std::nullopt)}, 1), Contains("not measured"));
 }
+
+TEST_CASE("energy as one number is of whole sources, and no joule counts twice", "[ledger]") {
+  LedgerRecord record = used(1, 60, 100);
+  CHECK(whole_energy(record).joules == 100);
+  CHECK(whole_energy(record).of == "RAPL");
+  record.energy.push_back(
+      {.source = "NVML", .counts = "the ranks' GPUs", .joules = 400, .seconds = 60, .machines = 2});
+  CHECK(whole_energy(record).joules == 500);
+  CHECK(whole_energy(record).of == "RAPL+NVML");
+  record.energy[0].machines = 1;  // the other machine's counters cannot be read
+  CHECK(whole_energy(record).joules == 400);
+  CHECK(whole_energy(record).of == "NVML");
+  record.energy[1].why = "lost for 20 s";
+  CHECK_FALSE(whole_energy(record).joules.has_value());
+  CHECK(whole_energy(record).of.empty());
+  record.energy = {
+      {.source = "pm_counters",
+       .counts = "whole nodes",
+       .joules = 900,
+       .seconds = 60,
+       .machines = 2},
+      {.source = "NVML", .counts = "the ranks' GPUs", .joules = 400, .seconds = 60, .machines = 2}};
+  CHECK(whole_energy(record).joules == 900);  // of whole nodes, with their GPUs
+  CHECK(whole_energy(record).of == "pm_counters");
+  CHECK_FALSE(whole_energy(used(1, 60, std::nullopt)).joules.has_value());
+  CHECK_FALSE(whole_energy(used(1, 60, 0)).joules.has_value());  // a counter that does not count
+}
