@@ -28,7 +28,7 @@ verdict $? 'JUBE shows what lockstep measured by srun on two nodes'
 cat >killed <<'END'
 #!/bin/bash
 if [[ $SLURM_PROCID == 1 && $SLURM_NTASKS == 4 ]]; then
-  (until (($(ls /proc/$$/task | wc -l) > 1)); do sleep 0.05; done; kill -KILL $$) 2>/dev/null &
+  (until grep -qs 'computing on' stdout job.out; do sleep 0.05; done; kill -KILL $$) 2>/dev/null &
 fi
 exec "$REAL" "$@"
 END
@@ -41,8 +41,8 @@ verdict $? 'a rank that was killed on a node is an error of JUBE, whose row has 
 if "$python" -c 'import reframe' 2>/dev/null; then
   run "$python" -c 'from reframe.frontend.cli import main; main()' \
     -C "$root/jobs/reframe/settings.py" -c "$root/jobs/reframe/lockstep_check.py" \
-    --system=allocation --keep-stage-files --report-file=report.json -n LockstepTrain -r
-  ((status == 0)) && python3 "$support/benchmark.py" reframe report.json stage 1,2,4
+    --system=allocation --keep-stage-files --report-file=report.json -n 'LockstepTrain%ranks=4' -r
+  ((status == 0)) && python3 "$support/benchmark.py" reframe report.json stage 4
   verdict $? 'ReFrame reports what lockstep measured by srun on two nodes'
 else
   echo "SKIP ReFrame reports what lockstep measured by srun: $python lacks it (make test-clients)"
