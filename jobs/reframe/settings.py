@@ -14,5 +14,4 @@ def system(name, scheduler, launcher):
 
 site_configuration = {"systems": [system("here", "local", "mpirun") | {"hostnames": [".*"]},
                                   system("allocation", "local", "srun"),
-                                  system("slurm", "squeue", "srun")],
-                      "environments": [{"name": "builtin", "features": []}]}
+                                  system("slurm", "squeue", "srun")]}
