@@ -93,10 +93,10 @@ loader=$(basename "$new"/packed/glibc/ld-linux*)
 needed=$(grep -aohE 'GLIBC_2\.[0-9]+' -r "$new"/bin "$new"/lib/*.so* "$new"/lib/{openmpi,pmix} |
   sort -uV | tail -n 1)
 chmod -R u+w "$new"
-# oneDNN is more than half of everything: it, three more and glibc are unpacked at the first start,
-# by env.sh.
-find "$new/lib" -maxdepth 1 -regex '.*/lib\(dnnl\|gnutls\|hdf5[^/]*\|unistring\)\.so\..*' \
-  -exec mv -t "$new/packed" {} +
+# oneDNN is more than half of everything: it, the next largest and glibc are unpacked at the first
+# start, by env.sh.
+large='dnnl\|gnutls\|hdf5[^/]*\|p11-kit\|stdc[+][+]\|unistring'
+find "$new/lib" -maxdepth 1 -regex ".*/lib\($large\)\.so\..*" -exec mv -t "$new/packed" {} +
 find "$new/bin" "$new/lib" "$new/packed" -type f -exec strip --strip-unneeded {} +
 # Half of the tests' file is the program again: gpu-check unpacks it when it runs.
 [[ ! -e $new/bin/gpu_tests ]] || gzip -9 "$new/bin/gpu_tests"
