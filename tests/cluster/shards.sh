@@ -28,7 +28,6 @@ verdict $? 'and four that meet over TCP'
 mini shape "$node2" delay=20ms
 RANKS=2 USED=2 submit spare --nodes=3 --gpus-per-node=2 "$jobs/resilient.sbatch" "${v8[@]}" \
   --checkpoint.every-steps 20 --liveness.timeout-s 5
-more_than() { (($(steps "$1" | wc -l) > $2)); }
 until_it 1200 more_than spare 30
 mini kill-node "$node2"
 # Its script has ended: Slurm still waits 120 s for the lost node.

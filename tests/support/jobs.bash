@@ -61,6 +61,7 @@ ended() {
 saw() { tr '\r' '\n' <"$1.out" 2>/dev/null | grep -aE -- "$2" >/dev/null; }
 has_checkpoint() { compgen -G "$1/checkpoints/step-*.h5" >/dev/null; }
 steps() { grep -ao '^{"step":[0-9]*' "$1/metrics.jsonl" 2>/dev/null | cut -d: -f2; }
+more_than() { (($(steps "$1" | wc -l) > $2)); }  # more_than NAME STEPS: it has done more
 steps_are() { [[ $(steps "$1") == "$(seq "$2")" ]]; }  # each from 1 to the last, once
 
 # judged ID NAME: what is shown when the law does not hold.

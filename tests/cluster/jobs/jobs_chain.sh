@@ -19,7 +19,6 @@ $(cat "$run_name.out" 2>/dev/null)"
   [[ ${all[*]} == "$1" ]]
 }
 started() { (($(find "$1/generations" -type f 2>/dev/null | wc -l) == $2)); }
-more_than() { (($(steps "$1" | wc -l) > $2)); }
 
 run_name=whole
 chain whole --epochs 90

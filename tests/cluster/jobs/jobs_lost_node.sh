@@ -26,7 +26,6 @@ until_it 1200 has_checkpoint gone
 scontrol update NodeName="$on" State=DOWN Reason=lost
 
 # The other job's node is lost: first only the ranks notice, then Slurm.
-more_than() { (($(steps "$1" | wc -l) > $2)); }
 until_it 1800 more_than lost 25
 mini kill-node "$node3"
 happens 1800 saw lost "start 1, on 2 node\(s\): $node1 $node2" &&
